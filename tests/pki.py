@@ -46,7 +46,8 @@ class Files:
 
 @cache
 def files() -> Files:
-    """ca, server, other_host, expired, client; other_ca, stranger (a client of the other one); encrypted (a server)."""
+    """ca, server, other_host, expired, client, expired_client; other_ca, other_server, stranger (a client of the other
+    one); encrypted (a server)."""
     made = Files(Path(mkdtemp(prefix="perseid-pki-")))
     ca, other = authority("Test CA", NOW), authority("Other CA", NOW)
     made.write("ca", ca)
@@ -56,6 +57,7 @@ def files() -> Files:
         "other_host": Wanted("elsewhere", NOW, ("elsewhere.example",)),
         "expired": Wanted("expired", LONG_AGO, HOSTS),
         "client": Wanted("orders", NOW),
+        "expired_client": Wanted("late", LONG_AGO),
     }.items():
         made.write(name, issue(ca, wanted))
     made.write("stranger", issue(other, Wanted("stranger", NOW)))

@@ -25,6 +25,7 @@ from perseid.client import (
     Session,
 )
 from perseid.client.blocking import BlockingPopConsumer, BlockingProducer, BlockingPullConsumer
+from perseid.security.certificates import server_context
 from perseid.spark import plan
 from perseid.spark.bounds import Bounds
 from perseid.spark.options import parse
@@ -144,6 +145,37 @@ def test_a_client_with_a_certificate_of_another_ca(up: Up) -> None:
     stranger = files().own("stranger")
     told = refusal(up.namesrv, ClientTls(up.tls.ca, stranger.certificate, stranger.key))
     assert "TLS: the peer does not trust our certificate's CA" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("expired", "certificate has expired"),
+        ("other_host", "IP address mismatch, certificate is not valid for '127.0.0.1'"),
+        ("other_server", "unable to get local issuer certificate"),
+    ],
+)
+def test_a_server_whose_certificate_is_refused(name: str, why: str) -> None:
+    """Whoever stands at its address: the request is not sent."""
+
+    async def main() -> None:
+        said: list[bytes] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            said.append(await reader.read())
+            writer.close()
+
+        own = server_context(files().own(name))
+        async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=own) as server:
+            address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            async with Admin(address, tls=ClientTls(files().ca)) as admin:
+                with pytest.raises(ClientError) as error:
+                    await admin.topic_list()
+            told = str(error.value)
+            assert f"{address}: TLS: the certificate of" in told and f"is refused: {why}" in told
+        assert not any(said)
+
+    asyncio.run(asyncio.wait_for(main(), DEADLINE))
 
 
 def test_a_password_is_in_no_text() -> None:

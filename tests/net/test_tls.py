@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import ssl
+from asyncio.subprocess import PIPE
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +20,8 @@ from perseid.security.tls import ClientSide, Mode, ServerSide
 from pki import files
 
 from .world import DEADLINE, FRAME, MemoryDisk, Node, Running, echo, ended
+
+OPENSSL = shutil.which("openssl")
 
 
 def taking(mode: Mode = Mode.PERMISSIVE, ask: str = "none", name: str = "server") -> ServerSide:
@@ -242,6 +246,43 @@ def test_a_client_certificate_of_another_ca(run: Any, caplog: pytest.LogCaptureF
 
     told = turned_away(run, caplog, taking(ask="require"), bad)
     assert "TLS: the client's certificate is refused: unable to get local issuer certificate; it was closed" in told
+
+
+def test_a_client_certificate_that_is_expired(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async def bad(it: Secured) -> None:
+        with pytest.raises((ConnectionError, ssl.SSLError)):
+            reader, _ = await it.dial_tls("expired_client")
+            await reader.readexactly(1)
+
+    told = turned_away(run, caplog, taking(ask="require"), bad)
+    assert "TLS: the client's certificate is refused: certificate has expired; it was closed" in told
+
+
+@pytest.mark.skipif(OPENSSL is None, reason="openssl, the command, is not here")
+def test_renegotiation_is_refused_and_nobody_else_notices(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """TLS 1.3 has none, and Python's clients can't ask for it."""
+
+    async def main() -> None:
+        node = Node(Frames=echo)
+        async with Secured(node) as it:
+            good = await it.dial_tls()
+            await echoed(*good)
+            asks = await asyncio.create_subprocess_exec(
+                str(OPENSSL), "s_client", "-tls1_2", "-connect", f"127.0.0.1:{it.driver.ports['main']}",
+                stdin=PIPE, stdout=PIPE, stderr=PIPE,
+            )  # fmt: skip
+            assert asks.stdin is not None
+            await node.until(lambda: len(node.of(Opened)) == 2)
+            asks.stdin.write(b"R\n")
+            _, told = await asyncio.wait_for(asks.communicate(), DEADLINE)
+            assert b"RENEGOTIATING" in told and b"no renegotiation" in told, told
+            await echoed(*good)
+            await it.until(lambda: len(it.driver.connections) == 1)
+            assert len(node.of(Closed)) == 1
+
+    with caplog.at_level(logging.INFO):
+        run(main())
+    assert "TLS: the peer wants new keys; renegotiation is not allowed; it was closed" in lines(caplog)
 
 
 def test_half_a_handshake_and_then_nothing(run: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -242,7 +242,7 @@ def test_versions_that_do_not_meet() -> None:
 
 
 def test_renegotiation_is_refused_in_tls_1_2() -> None:
-    """TLS 1.3 has none. Python's clients can't ask for it: who wants to see it lets `openssl s_client -tls1_2` do."""
+    """TLS 1.3 has none. Python's clients can't ask for it; `openssl` does, in `tests/net/test_tls.py`."""
     assert server_context(files().own("server")).options & ssl.OP_NO_RENEGOTIATION
     ours, theirs = opened(client(terms=Terms(["TLSv1.2"])))
     assert theirs.received(ours.seal(b"before")) == b"before"

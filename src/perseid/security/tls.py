@@ -255,7 +255,10 @@ class Tls:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _fail(self, error: ssl.SSLError) -> None:
+        asked_anew = self.state is State.OPEN and error.reason == "SSLV3_ALERT_HANDSHAKE_FAILURE"
         self.state = State.ENDED
+        if asked_anew:  # a peer that gets no renegotiation says so like this
+            raise RemoteProtocolError(f"TLS: {_DO['NO_RENEGOTIATION']}") from None
         host = self._dialled
         raise RemoteProtocolError(reason(error, server=self._side is not None, host=host)) from None
 

@@ -74,6 +74,69 @@ def test_a_signature_over_another_body_is_refused(rig: Rig) -> None:
     assert said(answer) == (16, "check signature failed.")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"queueId": "1"},
+        {"topic": "payments"},
+        {"Signature": ""},
+        {"Signature": "not base64 at all"},
+        {"Signature": "\u00e9" * 1_000},
+        {"AccessKey": "inner"},
+        {"more": "1"},
+    ],
+)
+def test_a_request_that_was_changed_after_it_was_signed_is_refused(rig: Rig, change: Mapping[str, str]) -> None:
+    fields = {"topic": "orders", "queueId": "0"}
+    before = rig.parts.store.log.end
+    assert ask(rig, 30, ROOT, fields).code == 0
+    assert said(rig.ask(30, {**ROOT.sign(fields, b""), **change}, b"")) == (16, "check signature failed.")
+    assert rig.parts.store.log.end == before
+    assert "requests refused: 1, the last one code 30 of 10.0.0.1:5000: check signature failed." in rig.notes[-1].text
+
+
+def test_a_request_that_is_replayed_is_served_again_for_nothing_signed_has_a_time(rig: Rig) -> None:
+    """As on the original, whose clients sign neither a time nor a number: docs/security.md says so. Its user's end ends
+    it."""
+    make(rig)
+    permit(rig, "Topic:orders", "Pub")
+    recorded = ALICE.sign(SEND, b"hello")
+    assert rig.ask(310, recorded, b"hello").code == 0
+    rig.now += 365 * 86_400_000
+    assert rig.ask(310, recorded, b"hello", client=2).code == 0
+    other = json.dumps({"password": "another"}).encode()
+    assert ask(rig, 3002, ROOT, {"username": "alice"}, other).code == 0
+    assert said(rig.ask(310, recorded, b"hello", client=2)) == (16, "check signature failed.")
+
+
+@pytest.mark.parametrize(
+    ("resource", "actions", "ips", "remark"),
+    [
+        ("Queue:orders", ["Pub"], [], "The resource is null."),
+        ("orders", ["Pub"], [], "The resource is null."),
+        (" ", ["Pub"], [], "The resource is null."),
+        ("Topic:" + "x" * 600, ["Pub"], [], "The resource is null."),
+        ("Topic:orders", ["Send"], [], "The actions is empty."),
+        ("Topic:orders", ["Any"], [], "The actions can not be Any."),
+        ("Topic:orders", ["Pub"], ["10.0.0.0/99"], "The source ip is invalid."),
+        ("Topic:orders", ["Pub"], ["10.*"], "The source ip is invalid."),
+        ("Topic:orders", ["Pub"], [""], "The source ip is empty."),
+    ],
+)
+def test_a_policy_with_a_broken_pattern_is_refused_and_permits_nothing(
+    rig: Rig, resource: str, actions: list[str], ips: list[str], remark: str
+) -> None:
+    make(rig)
+    assert said(permit(rig, resource, *actions, ips=(*ips,))) == (16, remark)
+    assert send(rig, ALICE).code == 16
+    assert permit(rig, "Topic:orders", "Pub").code == 0
+    body = json.dumps({"policies": [{"entries": [
+        {"resource": resource, "actions": actions, "decision": "Allow", "sourceIps": ips}
+    ]}]}).encode()  # fmt: skip
+    assert said(ask(rig, 3007, ROOT, {"subject": "User:alice"}, body)) == (16, remark)
+    assert send(rig, ALICE).code == 0, "what was there stays"
+
+
 def test_a_super_user_may_everything(rig: Rig) -> None:
     assert send(rig, ROOT).code == 0
     assert send(rig, INNER).code == 0, "what nodes sign as is one"
@@ -199,7 +262,7 @@ def test_users_and_policies_are_there_after_a_restart(rig: Rig, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("path", [USERS_PATH, ACLS_PATH])
-@pytest.mark.parametrize("text", [b"[{", b"{}", b'[{"subject":"x"}]', b"\xff", b" "])
+@pytest.mark.parametrize("text", [b"[{", b"{}", b'[{"subject":"x"}]', b"\xff", b" ", b""])
 def test_a_torn_file_stops_the_start_with_its_name(rig: Rig, tmp_path: Path, path: str, text: bytes) -> None:
     rig.stop()
     (tmp_path / path).write_bytes(text)

@@ -162,7 +162,7 @@ class Saves:
         text = self._disk.read(file.path) if file.only_whole else state_files.read(self._disk, file.path)
         if not text and file.instead:
             text = state_files.read(self._disk, file.instead)
-        if text:
+        if text or (file.only_whole and text is not None):
             file.table.load(text)
 
     def _settle_times(self, files: Sequence[StateFile], now: Millis) -> None:
