@@ -13,7 +13,7 @@ from perseid.broker.kernel.request import Request
 from perseid.broker.kernel.route import Route
 from perseid.security.policies import Acl
 from perseid.security.verdicts import Verdicts
-from perseid.sim import users
+from perseid.sim import security
 from perseid.sim.models.registry import MODELS
 from perseid.wire.codes import RequestCode
 
@@ -63,7 +63,7 @@ DEFECTS: dict[Patch, tuple[int, str]] = {
 @pytest.mark.sim
 def test_a_seed_with_users_keeps_all_promises() -> None:
     result = MODELS["broker"].run(23)
-    assert users.has_users(23) and not result.failure, result.failure
+    assert security.has_users("broker", 23) and not result.failure, result.failure
     assert all(result.counts[what] > 5 for what in MET), {what: result.counts[what] for what in MET}
 
 
@@ -77,4 +77,5 @@ def test_a_planted_defect_is_found(monkeypatch: pytest.MonkeyPatch, defect: Patc
 
 
 def test_a_few_seeds_have_users() -> None:
-    assert sum(map(users.has_users, range(480))) == 20
+    for model in security.USERS:
+        assert 32 <= sum(security.has_users(model, seed) for seed in range(480)) <= 48

@@ -9,6 +9,7 @@ from perseid.sim.features.played import KNOWN
 from perseid.sim.models.broker.slaves import KINDS
 from perseid.sim.models.raft.run import KINDS as RAFT_KINDS
 from perseid.sim.rare_faults import KINDS as RARE_KINDS
+from perseid.sim.tls_faults import KINDS as TLS_KINDS
 
 ENOUGH_SEEDS = 200
 
@@ -118,13 +119,34 @@ def of_features(model: str) -> list[str]:
     return [state for name in KNOWN[model] for state in (f"feature {name}", *FEATURES[name])]
 
 
-STATES = (
+TLS_STATES = (
+    "TLS demanded",
     "TLS handshake",
+    "TLS handshake cut",
+    "TLS handshake took too long",
+    "a bit flipped on its way",
+    "a client without a certificate refused",
+    "a client's certificate refused",
+    "a server's certificate refused",
+    "a member without a certificate refused",
+    "plain bytes refused",
+    "plain bytes where TLS is taken",
+    "spoilt bytes refused",
+    *(f"fault {kind}" for kind in TLS_KINDS),
+)
+USER_STATES = (
     "guest refused",
     "guest served",
     "permission given",
     "permission revoked",
+    "signature missing",
+    "signature wrong",
     "stranger refused",
+)
+SECURITY = {"TLS": list(TLS_STATES), "users": list(USER_STATES)}
+"""Of the seeds that have one or both (`sim/security.py`)."""
+
+STATES = (
     "offsets of a group are linearizable",
     "queue is linearizable",
     "queue with losses, not checked for linearizability",
@@ -206,6 +228,7 @@ EXPECTED = {
     "features": [*FEATURES["pop"], *of_features("broker")],
     "states": list(STATES),
     "answers": [f"answer {name}" for name in ANSWERS],
+    **SECURITY,
 }
 
 

@@ -218,7 +218,8 @@ class NodeDriver:
 
     def opened(self, end: End, listener: str, dialled: str) -> None:
         self._ends[end.id] = end
-        self._give(Opened(end.id, end.other.address, end.address, listener, dialled))
+        certificate = "" if end.tls is None else end.tls.certificate
+        self._give(Opened(end.id, end.other.address, end.address, listener, dialled, certificate))
 
     def connect_failed(self, address: str, reason: str) -> None:
         if self.machine is not None:

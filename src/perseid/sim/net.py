@@ -3,7 +3,8 @@
 Connections, not packets: RocketMQ rides on TCP, so bytes come in order or not at all. Frames are put together
 by `wire.frame.complete`, as in the driver of the real world, so a frame may come in pieces of one byte and
 several frames may come at once. Streams without frames (`len`) come as they are. Where a run has TLS (`tls`), it stands
-between an end's bytes and those on their way, and owners hear of a connection when it is ready.
+between an end's bytes and those on their way, and owners hear of a connection when it is ready; what has to hold of it
+then is looked at with each piece (`secured.py`).
 
 A connection is two `End`s. What one end writes arrives at the other after a latency, in order. It waits when
 the direction is blocked (a partition) or its reader does not read (`reading`), and comes in one piece
@@ -17,9 +18,11 @@ from typing import Protocol
 
 from perseid.base.errors import RemoteProtocolError
 from perseid.base.machine import Buffer
+from perseid.net.limits import Limits
 from perseid.security.tls import State, Tls
+from perseid.sim.promises import Violation
 from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler, Stream
-from perseid.sim.secured import Secured
+from perseid.sim.secured import Dress, Link, Secured, is_of_tls
 from perseid.wire.frame import complete
 
 SHORTEST_US, LATENCIES_US = 50, 751
@@ -29,6 +32,15 @@ SPIKE_RATE = 0.002
 CUT_RATE = 0.1
 """Of writes that arrive in several pieces on an ordinary connection."""
 CONNECT_TIMEOUT_US = 3 * US_PER_S
+HANDSHAKE_US = Limits().handshake_ms * US_PER_MS
+CUT_HANDSHAKES = 0.5
+"""Of handshakes that come so far while they are cut."""
+CUT_HEARD_US = (0, 0, 1 * US_PER_S, 15 * US_PER_S)
+"""When the other side hears that; the last is after it has given up."""
+RECORD_HEAD = 5
+"""Bytes of a TLS record before its body; with another length its reader would wait for more, as for a silent peer."""
+SECRET_BYTES = 16
+"""So many bytes of a write are not in what leaves by chance."""
 CHOPPED_BYTES = 48
 """Of a write on a chopped connection, this many bytes arrive one by one."""
 
@@ -63,13 +75,16 @@ class End:
         "chopped",
         "complete",
         "dialling",
+        "expects",
         "id",
         "incoming",
+        "link",
         "listener",
         "open",
         "other",
         "owner",
         "reading",
+        "spoil",
         "tls",
         "unready",
         "waiting",
@@ -95,6 +110,11 @@ class End:
         """None: its bytes are plain."""
         self.unready: Callable[[], None] | None = None
         """Tells its owner that it is ready, as long as TLS has not decided."""
+        self.link: Link | None = None
+        self.expects = bytearray()
+        """With TLS: what the other end was given to send, and has not come out yet."""
+        self.spoil = False
+        """A bit of the next record for this end flips."""
 
     def __repr__(self) -> str:
         return f"{self.owner.name}#{self.id}"
@@ -143,9 +163,11 @@ class Network:
         self.listeners[address] = (owner, listener)
 
     def dial(
-        self, owner: Peer, own_ip: str, address: str, listener: str = "", frames: Complete | None = None
-    ) -> None:
-        """Connect: `owner` hears `opened` or `connect_failed`."""
+        self, owner: Peer, own_ip: str, address: str, listener: str = "", frames: Complete | None = None, *,
+        stranger: Dress | None = None,
+    ) -> None:  # fmt: skip
+        """Connect: `owner` hears `opened` or `connect_failed`. `stranger`: what it shows where there is TLS, if it is
+        none of the run's own."""
         out, back = self._latency(), self._latency()
         dialled, address = address, self._numbered(address)
         target = self.listeners.get(address)
@@ -167,7 +189,8 @@ class Network:
             near.complete = frames or complete
             far.complete = self.streams.get(address, complete)
             if self.tls is not None:
-                near.tls, far.tls = self.tls.ends()
+                near.tls, far.tls, near.link = self.tls.ends(listener, target[1], name, stranger)
+                far.link = near.link
             far.arrives_us = scheduler.now_us + out
             near.arrives_us = far.arrives_us + back
             scheduler.at(far.arrives_us, self._accept, far, target)
@@ -179,7 +202,45 @@ class Network:
             return
         if self.tap is not None:
             self.tap(end, data)
-        self._put_on_its_way(end, data if end.tls is None else end.tls.seal(data))
+        if end.tls is None:
+            self._put_on_its_way(end, data)
+        else:
+            self._put_sealed_on_its_way(end, end.tls, data)
+
+    def _put_sealed_on_its_way(self, end: End, tls: Tls, data: bytes) -> None:
+        is_open = tls.state is State.OPEN
+        try:
+            sealed = tls.seal(data)
+        except RemoteProtocolError as error:
+            self._refuse(end, error)
+            return
+        if len(data) >= SECRET_BYTES and data in sealed:
+            raise Violation("nothing leaves in the clear", f"{len(data)} bytes of {end}")
+        if is_open and end.other.open:
+            if end.other.spoil:
+                sealed = self._spoilt(end.other, sealed)
+            elif end.link is not None and end.link.spoilt != end.other.id:
+                end.other.expects += data
+        self._put_on_its_way(end, sealed)
+
+    def _spoilt(self, end: End, sealed: bytes) -> bytes:
+        """What was to come to an end, with a bit that flipped on its way; it has to end the connection there."""
+        assert end.link is not None
+        end.spoil, end.link.spoilt = False, end.id
+        self.count("a bit flipped on its way")
+        at = RECORD_HEAD + self.random.below(len(sealed) - RECORD_HEAD)
+        length = RECORD_HEAD + int.from_bytes(sealed[3:RECORD_HEAD], "big")
+        at = min(at, length - 1)  # of the first record
+        self.scheduler.after(US_PER_S, self._has_ended, end, end.arrives_us + 2 * SPIKE_US[1])
+        return sealed[:at] + bytes((sealed[at] ^ 1 << self.random.below(8),)) + sealed[at + 1 :]
+
+    def _has_ended(self, end: End, arrived_us: int) -> None:
+        """Violation, if a connection goes on over bytes that were spoilt."""
+        if not end.open or end.other is _NOBODY:
+            return
+        if self.scheduler.now_us >= arrived_us and not end.waiting and end.reading and not self._held(end.other, end):
+            raise Violation("a flipped bit ends the connection", f"{end} goes on")
+        self.scheduler.after(US_PER_S, self._has_ended, end, max(arrived_us, end.arrives_us + US_PER_S))
 
     def _put_on_its_way(self, end: End, data: bytes) -> None:
         if not data:
@@ -309,20 +370,48 @@ class Network:
         else:
             end.unready = opened
             self._put_on_its_way(end, end.tls.outgoing())
+            if end.tls.state is State.HANDSHAKE:
+                self.scheduler.after(HANDSHAKE_US, self._handshake_late, end)
+
+    def _handshake_late(self, end: End) -> None:
+        if end.open and end.unready is not None:
+            self._refuse(end, RemoteProtocolError(f"TLS: no end of the handshake after {HANDSHAKE_US} us"))
 
     def _unseal(self, end: End, tls: Tls, piece: bytes) -> bytes:
         """The plain bytes of what arrived; the owner may hear that the connection is ready."""
+        was = tls.state
         try:
             plain = tls.received(piece)
         finally:
             self._put_on_its_way(end, tls.outgoing())
-        if end.unready is not None and tls.state is not State.HANDSHAKE:
-            self.count("TLS handshake" if tls.state is State.OPEN else "plain bytes where TLS is taken")
-            if tls.state is State.CLEAR:
-                end.tls = None
-            opened, end.unready = end.unready, None
-            opened()
+        if tls.state is State.HANDSHAKE:
+            if was is State.FIRST:
+                self.scheduler.after(HANDSHAKE_US, self._handshake_late, end)
+            self._perhaps_cut(end)
+        elif end.unready is not None:
+            self._is_ready(end, tls)
+        if plain and tls.state is not State.CLEAR:
+            if end.expects[: len(plain)] != plain:
+                raise Violation("what comes out of TLS is what went in", f"{len(plain)} bytes at {end}")
+            del end.expects[: len(plain)]
         return plain
+
+    def _is_ready(self, end: End, tls: Tls) -> None:
+        assert end.link is not None and end.unready is not None
+        self.count("TLS handshake" if tls.state is State.OPEN else "plain bytes where TLS is taken")
+        if end.dialling:
+            end.link.dialled(end.other.tls)
+        else:
+            end.link.accepted(tls, end.other.tls)
+        if tls.state is State.CLEAR:
+            end.tls = None
+        opened, end.unready = end.unready, None
+        opened()
+
+    def _perhaps_cut(self, end: End) -> None:
+        if self.tls is not None and self.tls.cuts and self.random.random() < CUT_HANDSHAKES:
+            self.count("TLS handshake cut")
+            self.reset(end, "the handshake was cut", 0, self.random.choice(CUT_HEARD_US))
 
     def _send_chopped(self, other: End, data: bytes) -> None:
         self.count("chopped write")
@@ -381,10 +470,7 @@ class Network:
             incoming += plain
             stop = end.complete(incoming)
         except RemoteProtocolError as error:
-            self.count("malformed frame refused")
-            self.scheduler.note(end.owner.name, f"#{end.id} malformed frame: {error}")
-            self.close(end, str(error))
-            end.owner.closed(end, str(error))
+            self._refuse(end, error)
             return
         if not stop:
             return
@@ -394,6 +480,25 @@ class Network:
             frames = incoming[:stop]
             del incoming[:stop]
         end.owner.received(end, frames)
+
+    def _refuse(self, end: End, error: RemoteProtocolError) -> None:
+        """What came is none that a connection goes on with."""
+        why = str(error)
+        if end.link is not None and self.tls is not None and is_of_tls(error):
+            end.link.ended(why)
+            self.tls.met(why)
+            if end.link.spoilt:
+                self.count("spoilt bytes refused")
+            self.scheduler.note(end.owner.name, f"#{end.id} {why}")
+        else:
+            self.count("malformed frame refused")
+            self.scheduler.note(end.owner.name, f"#{end.id} malformed frame: {why}")
+        heard = end.unready is None
+        self.close(end, why)
+        if end.dialling:
+            end.owner.connect_failed(end.dialling, why)
+        elif heard:
+            end.owner.closed(end, why)
 
     def _break(self, end: End, reason: str) -> None:
         if end.open:

@@ -24,8 +24,6 @@ from perseid.wire.command import Command
 from perseid.wire.headers.send import SendMessageRequestV2
 from perseid.wire.headers.users import AclRequest, DeleteAclRequest, UserRequest
 
-OF_SEEDS, WITH_USERS = 48, (23, 45)
-"""Seeds that leave one of these remainders have users, none of them pinned by then: the others are what they were."""
 ROOT, NODES = Credentials("root", "root-secret"), Credentials("nodes", "nodes-secret")
 GUEST, LIAR = Credentials("guest", "guest-secret"), Credentials("guest", "a guess")
 ACCESS = Access(
@@ -36,11 +34,6 @@ STEP_MS, GUEST_MS = (200, 1_500), (100, 600)
 STRAGGLES_US = 10 * US_PER_S
 """So long after a change whose answer did not come it may still arrive."""
 REFUSED = "has no permission to access"
-
-
-def has_users(seed: int) -> bool:
-    """Whether a seed's brokers ask for signatures."""
-    return seed % OF_SEEDS in WITH_USERS
 
 
 class Permissions:
@@ -148,7 +141,7 @@ class Permissions:
 
     def _intrude(self) -> None:
         """Somebody sends without a signature, or with a wrong one."""
-        self._stranger.signs = self._stranger.random.choice((None, LIAR))
+        self._stranger.signs = signs = self._stranger.random.choice((None, LIAR))
 
         def answered(reply: Command | None, mark: int) -> None:
             if reply is not None:
@@ -156,6 +149,7 @@ class Permissions:
                     what = f"a stranger got code {reply.code}: {reply.remark}"
                     raise Violation("who does not sign is not served", what)
                 self.stage.count("stranger refused")
+                self.stage.count("signature missing" if signs is None else "signature wrong")
             self._again(self._stranger, STEP_MS, self._intrude)
 
         code = self._stranger.random.choice((RequestCode.SEND_MESSAGE_V2, RequestCode.GET_BROKER_CONFIG))

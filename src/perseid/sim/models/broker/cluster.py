@@ -29,9 +29,10 @@ from perseid.sim.net import Network
 from perseid.sim.promises import Violation
 from perseid.sim.rare_settings import STORE, rare_broker_settings, rare_settings
 from perseid.sim.scheduler import US_PER_MS, Scheduler
-from perseid.sim.secured import Secured, has_tls
+from perseid.sim.secured import Secured
+from perseid.sim.security import has_tls, has_users
 from perseid.sim.selection import WHOLE, Selection
-from perseid.sim.users import ACCESS, ROOT, has_users
+from perseid.sim.users import ACCESS, ROOT
 from perseid.store.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import Command
@@ -86,10 +87,11 @@ class Cluster:
         self.operations = 0
         self.created: set[str] = set()
         self.network = Network(self.scheduler, self.count)
-        self.signs: Credentials | None = ROOT if has_users(seed) else None
-        self.access = ACCESS if has_users(seed) else None
-        if has_tls(seed):
-            self.network.tls = Secured(self.scheduler.stream("tls"))
+        with_users = has_users("broker", seed)
+        self.signs: Credentials | None = ROOT if with_users else None
+        self.access = ACCESS if with_users else None
+        if has_tls("broker", seed):
+            self.network.tls = Secured(self.scheduler.stream("tls"), self.count)
         random = self.scheduler.stream("cluster")
         self.topics = [Topic("orders", random.randrange(1, 4)), Topic("events", random.randrange(1, 3))]
         self.sync_flush = random.random() < 0.5

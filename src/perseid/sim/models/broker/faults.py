@@ -14,6 +14,7 @@ from perseid.sim.driver import SYNC_US, NodeDriver
 from perseid.sim.net import End
 from perseid.sim.promises import Violation
 from perseid.sim.scheduler import US_PER_MS, US_PER_S
+from perseid.sim.tls_faults import plan_tls_faults
 
 if TYPE_CHECKING:
     from perseid.sim.models.broker.cluster import Cluster
@@ -53,6 +54,7 @@ class Faults:
         for _ in range(reads.choice((0, 0, 3, 6))):
             at, failing = reads.randrange(start_us, end_us), reads.random() < 0.3
             self.cluster.scheduler.plan(at, reads, self._evict, failing)
+        plan_tls_faults(self.cluster.network, start_us, end_us)
 
     def _begin(self, kind: Callable[[Faults], None]) -> None:
         self.begun += 1
@@ -351,6 +353,8 @@ class Faults:
             driver.heal()
             cluster.restart(driver)
         cluster.slaves.heal()
+        if network.tls is not None:
+            network.tls.heal()
         cluster.cut_at_next_job = cluster.cut_after_crash_point = False
 
 

@@ -37,7 +37,7 @@ from perseid.sim.promises import Violation
 from perseid.sim.promises.linear_queues import require_linearizable
 from perseid.sim.scheduler import US_PER_S, Scheduler
 from perseid.sim.selection import Begun
-from perseid.sim.users import Permissions, has_users
+from perseid.sim.users import Permissions
 
 POPPING = 0.5
 """Of the seeds: in the others nobody pops."""
@@ -126,7 +126,7 @@ class Run:
         if self.transactions is not None:
             self.clients.append(self.transactions)
         self.clients = cluster.scheduler.chosen.some(self.clients, *self.producers[:1], *self.wanderers)
-        self.features = Features(cluster.stage, {**played, "users": Permissions} if has_users(seed) else played)
+        self.features = Features(cluster.stage, {**played, "users": Permissions} if cluster.access else played)
         self.faults = Faults(cluster, Hostile(cluster), [client.name for client in self.clients])
 
     def play(self) -> None:

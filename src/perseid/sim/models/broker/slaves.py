@@ -187,7 +187,7 @@ class Slaves:
     def _noted(self, slave: Slave, text: str) -> None:
         if "following master" in text:
             self.cluster.count("slave follows")
-        if REFUSED in text:
+        if REFUSED in text and not text.startswith("slave "):  # that would be a stranger, for a slave has no slaves
             self._refused(slave, text)
         if not self.master_lost and any(words in text for words in SENSELESS):
             raise Violation("the stream makes sense", f"{slave.driver.name}: {text}")
