@@ -74,7 +74,7 @@ class Bounds:
 
     def _new(self) -> BlockingPullConsumer:
         told = self._options
-        return BlockingPullConsumer(told.nameserver, told.group, expression=told.expression, tls=told.tls)
+        return BlockingPullConsumer(told.nameserver, told.group, expression=told.expression, **told.link())
 
     def __enter__(self) -> Bounds:
         self._consumer.start()
@@ -123,11 +123,11 @@ class Bounds:
                     f"topic {topic} is gone: it was deleted, or all of its brokers are away; set failOnDataLoss=false"
                     f" to go on without it ({error})"
                 ) from error
-            close = like(self._options.nameserver, topic, self._options.tls)
+            close = like(self._options.nameserver, topic, self._options.link())
             raise ConfigError(f"subscribe: {error}{close}") from error
 
     def _matching(self, pattern: str) -> tuple[str, ...]:
-        return tuple(self._ask(lambda _: matching(self._options.nameserver, pattern, self._options.tls)))
+        return tuple(self._ask(lambda _: matching(self._options.nameserver, pattern, self._options.link())))
 
     # ---- offsets ----
 
@@ -282,7 +282,7 @@ def stored_ms(options: SourceOptions, ends: Mapping[str, int]) -> dict[str, int]
     """When the message before each of these offsets was stored, where the broker still has it. Best effort: what can't
     be had is left out, and not compared later."""
     found: dict[str, int] = {}
-    with BlockingPullConsumer(options.nameserver, options.group, tls=options.tls) as consumer:
+    with BlockingPullConsumer(options.nameserver, options.group, **options.link()) as consumer:
         for name, offset in ends.items():
             kept = _first_kept(consumer, name, offset - 1) if offset else None
             if kept is not None and kept[0] == offset - 1:
@@ -293,7 +293,7 @@ def stored_ms(options: SourceOptions, ends: Mapping[str, int]) -> dict[str, int]
 def first_kept(options: SourceOptions, name: str, offset: int) -> tuple[int, int] | None:
     """The first message from an offset on that a broker has: its offset, and when it was stored. Best effort: None when
     it can't be had. In a compacted topic it may be a later one."""
-    with BlockingPullConsumer(options.nameserver, options.group, tls=options.tls) as consumer:
+    with BlockingPullConsumer(options.nameserver, options.group, **options.link()) as consumer:
         return _first_kept(consumer, name, offset)
 
 

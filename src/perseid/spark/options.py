@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from perseid.base.errors import ConfigError
 from perseid.client.subscription import ALL, Sql
 from perseid.client.tls import ClientTls
-from perseid.spark import tls
+from perseid.spark import keys, tls
+from perseid.spark.keys import OF_THE_ENVIRONMENT, Keys, Link
 
 EARLIEST, LATEST = -2, -1
 
@@ -32,7 +33,8 @@ NAMES = (
     "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "failOnDataLoss",
     "includeHeaders", "includeBody", "pushDown", "dedupe", "commitOffsets", "deadlineMs", "group", "groupIdPrefix",
-    "namesrv", "topic", "subExpression", "kafka.bootstrap.servers", "startingOffset", "endingOffset", *tls.NAMES,
+    "namesrv", "topic", "subExpression", "kafka.bootstrap.servers", "startingOffset", "endingOffset", *keys.NAMES,
+    *tls.NAMES,
 )  # fmt: skip
 STARTING = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
@@ -78,6 +80,11 @@ class SourceOptions:
     deadline_ms: int = DEADLINE_MS
     group: str = "PERSEID_SPARK"
     tls: ClientTls | None = None
+    keys: Keys = OF_THE_ENVIRONMENT
+
+    def link(self) -> Link:
+        """How clients reach the cluster."""
+        return self.keys.link(self.tls)
 
     @property
     def expression(self) -> str | Sql:
@@ -137,6 +144,7 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         deadline_ms=number("deadlineMs", given.get("deadlinems")) or DEADLINE_MS,
         group=given.get("group", "PERSEID_SPARK"),
         tls=tls.parse(given),
+        keys=keys.parse(given),
     )
 
 
@@ -162,6 +170,8 @@ def normal(
             raise ConfigError(f"option {name!r} is unknown to {who}{nearest(name, names)}")
         key = aliases.get(lower, lower)
         if given.setdefault(key, value) != value:
+            if key == keys.SECRET.lower():
+                raise ConfigError(f"option {name!r} and another name of it say different things: give one")
             raise ConfigError(f"option {name!r} says {value!r}, another name of it says {given[key]!r}: give one")
     return given
 

@@ -29,6 +29,7 @@ from perseid.client.model import MessageQueue
 from perseid.client.pulling import GRACE_MS, SUBSCRIPTION
 from perseid.client.subscription import Subscription
 from perseid.client.tls import ClientTls, why
+from perseid.security.credentials import Credentials
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_all, encode_request
 from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
@@ -64,9 +65,10 @@ class Pulls:
         queue: MessageQueue,
         subscription: Subscription,
         tls: ClientTls | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self._address, self._group, self._queue, self._subscription = address, group, queue, subscription
-        self._credentials = credentials_here()
+        self._credentials = credentials or credentials_here()
         self._tls = tls
         self._socket: socket.socket | None = None
         self._buffer = bytearray(BUFFER_BYTES)

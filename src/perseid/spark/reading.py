@@ -128,12 +128,12 @@ class _Range:
 
     def _once(self) -> Iterator[None]:
         options, queue = self._options, self._queue
-        expression, tls = options.expression, options.tls
-        with BlockingPullConsumer(options.nameserver, options.group, expression=expression, tls=tls) as consumer:
+        expression, link = options.expression, options.link()
+        with BlockingPullConsumer(options.nameserver, options.group, expression=expression, **link) as consumer:
             start, end = self._bounds(consumer)
             self._begun = True
             if start < end:
-                with Pulls(consumer.address(queue), options.group, queue, self._subscription, tls) as pulls:
+                with Pulls(consumer.address(queue), options.group, queue, self._subscription, **link) as pulls:
                     for body in pulls.read(start, end):
                         self._take(consumer, body, end)
                         yield

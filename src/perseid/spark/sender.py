@@ -39,7 +39,7 @@ from perseid.client.model import MessageQueue
 from perseid.client.options import ProducerOptions
 from perseid.client.producer import RETRY_CODES, Packed, Producer
 from perseid.client.pulling import Offsets, Puller
-from perseid.client.session import now_ms
+from perseid.client.session import Session, now_ms
 from perseid.client.subscription import ALL, Subscription
 from perseid.spark.encode import BatchPartition, Layout
 from perseid.spark.retrying import transient, until
@@ -78,7 +78,8 @@ class Sender:
         self._options = options
         self._thread: LoopThread | None = None
         sends = ProducerOptions(timeout_ms=options.timeout_ms)
-        self._producer = Producer(options.nameserver, options.group, options=sends, tls=options.tls)
+        session = Session(options.nameserver, **options.link())
+        self._producer = Producer(group=options.group, options=sends, session=session)
         self._offsets = Offsets(self._producer.session)
         self._outgoing: dict[MessageQueue, asyncio.Queue[Packed]] = {}
         self._held = 0

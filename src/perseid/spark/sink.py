@@ -154,4 +154,4 @@ def _ends(options: SinkOptions, topic: str) -> Mapping[MessageQueue, int]:
         try:
             return sender.ends(topic)
         except SinkError as error:
-            raise SinkError(f"{error}{like(options.nameserver, topic, options.tls)}") from error
+            raise SinkError(f"{error}{like(options.nameserver, topic, options.link())}") from error

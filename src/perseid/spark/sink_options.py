@@ -9,7 +9,8 @@ from perseid.base.errors import ConfigError, PerseidError
 from perseid.client.model import MAX_BODY_BYTES, check_topic
 from perseid.client.stamps import MAX_NUMBER, MAX_WRITER_CHARS
 from perseid.client.tls import ClientTls
-from perseid.spark import tls
+from perseid.spark import keys, tls
+from perseid.spark.keys import OF_THE_ENVIRONMENT, Keys, Link
 from perseid.spark.options import DEADLINE_MS, nearest, normal, number, switch
 
 ROUND_ROBIN, BY_KEY, BY_COLUMN = "roundRobin", "key", "column"
@@ -19,7 +20,7 @@ ALIASES = {"namesrv": "nameserver", "kafka.bootstrap.servers": "nameserver", "pr
 NAMES = (
     "nameserver", "topic", "partitioner", "partitionColumn", "stamps", "queryId", "batchId", "sequenceBy",
     "batchMessages", "batchBytes", "timeoutMs", "deadlineMs", "group", "checkpointLocation", "namesrv", "producerGroup",
-    "kafka.bootstrap.servers", *tls.NAMES,
+    "kafka.bootstrap.servers", *keys.NAMES, *tls.NAMES,
 )  # fmt: skip
 
 BATCH_MESSAGES = 256
@@ -68,6 +69,11 @@ class SinkOptions:
     deadline_ms: int = DEADLINE_MS
     group: str = GROUP
     tls: ClientTls | None = None
+    keys: Keys = OF_THE_ENVIRONMENT
+
+    def link(self) -> Link:
+        """How clients reach the cluster."""
+        return self.keys.link(self.tls)
 
 
 def parse(options: Mapping[str, str]) -> SinkOptions:
@@ -93,6 +99,7 @@ def parse(options: Mapping[str, str]) -> SinkOptions:
         deadline_ms=number("deadlineMs", given.get("deadlinems"), least=1) or DEADLINE_MS,
         group=given.get("group", GROUP),
         tls=tls.parse(given),
+        keys=keys.parse(given),
     )
     if (result.partitioner == BY_COLUMN) != (result.partition_column is not None):
         raise ConfigError("partitioner=column and partitionColumn=NAME go together")
