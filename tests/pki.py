@@ -47,7 +47,7 @@ class Files:
 @cache
 def files() -> Files:
     """ca, server, other_host, expired, client, expired_client; other_ca, other_server, stranger (a client of the other
-    one); encrypted (a server)."""
+    one); encrypted (a server), encrypted_client."""
     made = Files(Path(mkdtemp(prefix="perseid-pki-")))
     ca, other = authority("Test CA", NOW), authority("Other CA", NOW)
     made.write("ca", ca)
@@ -62,8 +62,10 @@ def files() -> Files:
         made.write(name, issue(ca, wanted))
     made.write("stranger", issue(other, Wanted("stranger", NOW)))
     made.write("other_server", issue(other, Wanted("other", NOW, HOSTS)))
-    plain = issue(ca, Wanted("encrypted", NOW, HOSTS))
-    key = load_pem_private_key(plain.key, None)
-    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(PASSWORD.encode()))
-    made.write("encrypted", Pair(plain.certificate, secret))
+    sealed = {"encrypted": Wanted("encrypted", NOW, HOSTS), "encrypted_client": Wanted("sealed", NOW)}
+    for name, wanted in sealed.items():
+        plain = issue(ca, wanted)
+        key = load_pem_private_key(plain.key, None)
+        secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(PASSWORD.encode()))
+        made.write(name, Pair(plain.certificate, secret))
     return made
