@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 from perseid.base.errors import RemoteProtocolError
 from perseid.base.machine import Buffer, ConnId, Frames, Millis, Opened
 from perseid.net.limits import GATHER_BYTES
-from perseid.security.tls import HANDSHAKE, State, Tls
+from perseid.security.tls import CLEAR, ENDED, FIRST, HANDSHAKE, OPEN, SHAKING, Tls
 
 if TYPE_CHECKING:
     from perseid.net.driver import Driver
@@ -105,7 +105,7 @@ class Connection(asyncio.Protocol):
             self._take_in(data)
         elif self._queued is not None:
             self._queued += data
-        elif self._tls.state is State.FIRST and data[0] == HANDSHAKE:
+        elif self._tls.state is FIRST and data[0] == HANDSHAKE:
             self._begin_handshake(data)
         else:
             self._take_sealed(data)
@@ -242,16 +242,20 @@ class Connection(asyncio.Protocol):
             self._driver.refuse(self, f"{error}; it was closed", gently=True)
             return
         self._send(tls.outgoing())
-        if tls.state is State.HANDSHAKE:
+        if tls.state is OPEN and self.ready:
+            if plain:
+                self._take_in(plain)
             return
-        if tls.state is State.CLEAR:
+        if tls.state is SHAKING:
+            return
+        if tls.state is CLEAR:
             self._tls = None
         if not self.ready:
             self._handshake_over()
             self._is_ready()
         if plain and self.closing is None:
             self._take_in(plain)
-        if tls.state is State.ENDED and self.closing is None:
+        if tls.state is ENDED and self.closing is None:
             self.close("closed by the peer")
 
     def _handshake_over(self) -> None:
