@@ -31,8 +31,8 @@ $(READY): pyproject.toml setup.py $(wildcard src/perseid/core/*.py src/perseid/c
 
 setup: $(READY) ## Make .venv with everything; the command is then .venv/bin/perseid
 
-demo: $(READY) ## 336,776 flights, a master that is killed half-way for good, and a Spark table
-	$(RUN) -m demo --out demo-out
+demo: $(READY) ## 336,776 flights, a master that is killed half-way for good, and a Spark table (ARGS=--secure: with TLS and users)
+	$(RUN) -m demo --out demo-out $(ARGS)
 
 test: $(READY) ## All tests that need neither JDK, Maven nor Go (CHANGED=1: those that this branch's changes can reach)
 	$(TIMED) $(RUN) -m pytest $(SPREAD) -m 'not interop and not slow and not long' $(if $(CHANGED),$$($(RUN) tests/impact.py),$(UNTIDY)) $(ARGS)

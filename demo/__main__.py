@@ -69,6 +69,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("demo-out"), help="folder, made anew")
     parser.add_argument("--flights", type=int, default=TOTAL, help="only the first so many, to try it out")
+    parser.add_argument("--secure", action="store_true", help="with TLS on each link, and requests that are signed")
     arguments = parser.parse_args()
     folder: Path = arguments.out.resolve()
     count = min(TOTAL, max(1000, arguments.flights))
@@ -78,7 +79,7 @@ def main() -> int:
     console.print(f"[bold]Perseid demo[/]: {count:,} flights; 3 controllers, a name server, a master and its 2 slaves")
     steady: Steady | None = None
     with console.status("starting the cluster"):
-        cluster = Cluster.start(folder)
+        cluster = Cluster.start(folder, secure=arguments.secure)
     try:
         for member in cluster.told["members"]:
             console.print(f"  {member['name']:<14} {member['address']:<16} pid {member['pid']}")

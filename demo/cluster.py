@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 STOP_DEADLINE_S = 90
+CLIENTS_NEED = ("ca", "cert", "key", "credentials")
+"""Files of a cluster with TLS and users; the environment names them for clients."""
 
 
 @dataclass
@@ -23,14 +25,16 @@ class Cluster:
     log: Path
 
     @classmethod
-    def start(cls, folder: Path) -> Cluster:
-        """Start it below `folder`, on free ports, and wait until all replicas are in sync."""
+    def start(cls, folder: Path, *, secure: bool = False) -> Cluster:
+        """Start it below `folder`, on free ports, and wait until all replicas are in sync. `secure`: with TLS and
+        users; the clients of this process, and of those that it starts, then have what they need."""
         log = folder / "cluster.log"
         with log.open("wb") as stderr:
             process = subprocess.Popen(
                 [
                     sys.executable, "-m", "perseid.cli.main", "up", "--ha", "--data", str(folder / "cluster"), "--json",
                     "--namesrv-port", "0", "--broker-port", "0", "--controller-port", "0",
+                    *(["--secure"] if secure else []),
                 ],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True,
             )  # fmt: skip
@@ -39,7 +43,10 @@ class Cluster:
         if not line:
             process.wait()
             raise SystemExit(f"the cluster did not start; {log} says:\n{log.read_text(errors='replace')[-2000:]}")
-        return cls(process, json.loads(line), log)
+        told = json.loads(line)
+        files = told.get("security", {})
+        os.environ.update({f"PERSEID_{what.upper()}": files[what] for what in CLIENTS_NEED if what in files})
+        return cls(process, told, log)
 
     @property
     def namesrv(self) -> str:

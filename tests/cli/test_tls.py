@@ -1,9 +1,11 @@
-"""A cluster that takes TLS alone: clients, commands and the pipeline with it, and what is said to those without."""
+"""A cluster that takes TLS alone and signed requests: clients, commands and the pipeline with both, and what is said to
+those without."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -19,10 +21,12 @@ from perseid.client import (
     Admin,
     ClientError,
     ClientTls,
+    Credentials,
     Message,
     Producer,
     PullConsumer,
     Session,
+    read_credentials,
 )
 from perseid.client.blocking import BlockingPopConsumer, BlockingProducer, BlockingPullConsumer
 from perseid.security.certificates import server_context
@@ -45,7 +49,7 @@ class Up:
     namesrv: str
     broker: str
     security: Path
-    hint: str
+    hints: list[str]
     process: subprocess.Popen[str]
 
     @property
@@ -54,12 +58,21 @@ class Up:
             str(self.security / "ca.pem"), str(self.security / "client.pem"), str(self.security / "client.key")
         )
 
-    def command(self, *words: str, tls: bool = True) -> subprocess.CompletedProcess[str]:
-        told = self.hint.split()[1:] if tls else []
+    @property
+    def keys(self) -> Credentials:
+        return read_credentials(self.security / "admin.credentials")
+
+    def session(self) -> Session:
+        return Session(self.namesrv, credentials=self.keys, tls=self.tls)
+
+    def command(self, *words: str, told: bool = True) -> subprocess.CompletedProcess[str]:
+        """`told`: in a shell that has done what was printed."""
         env = {name: value for name, value in os.environ.items() if not name.startswith("PERSEID_")}
+        environment = self.hints[1].split()[2].rstrip(";") if told else "/dev/null"
         return subprocess.run(
-            [*COMMAND, *told, *words], capture_output=True, text=True, timeout=DEADLINE, env=env, check=False
-        )
+            ["sh", "-c", '. "$0"; exec "$@"', environment, *COMMAND, *words],
+            capture_output=True, text=True, timeout=DEADLINE, env=env, check=False,
+        )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +82,9 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     with open(home / "stderr", "wb") as stderr:
         process = subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=stderr, text=True)
     output = Output(process, home / "stderr")
-    ready, hint = output.line(DEADLINE).split(), output.line(DEADLINE)
+    ready, hints = output.line(DEADLINE).split(), [output.line(DEADLINE) for _ in range(5)]
     told = dict(word.partition("=")[::2] for word in ready[1:])
-    yield Up(told["namesrv"], told["broker"], home / "data" / "security", hint.partition(": ")[2], process)
+    yield Up(told["namesrv"], told["broker"], home / "data" / "security", hints, process)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=DEADLINE)
     assert process.returncode == 0
@@ -80,16 +93,34 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 def test_what_was_made_is_its_owners_alone(up: Up) -> None:
     assert stat.S_IMODE(up.security.stat().st_mode) == 0o700
     made = sorted(up.security.iterdir())
-    assert [path.name for path in made] == ["ca.key", "ca.pem", "client.key", "client.pem", "server.key", "server.pem"]
+    pairs = [f"{name}.{kind}" for name in ("ca", "client", "server") for kind in ("key", "pem")]
+    others = ["admin.credentials", "nodes.credentials", "secret.key", "client.env", "java-tls.properties"]
+    assert [path.name for path in made] == sorted(pairs + others)
     assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o600}
+
+
+def test_what_is_printed_names_files_and_has_no_secret_in_it(up: Up) -> None:
+    log = (up.security.parent.parent / "stderr").read_text()
+    for name in ("admin", "nodes"):
+        keys = read_credentials(up.security / f"{name}.credentials")
+        assert len(keys.secret_key) >= 32 and keys.secret_key not in "".join(up.hints) + log
+    assert [line.split()[0] for line in up.hints] == ["secured:", "perseid", "Python", "Java", "Spark"]
+    assert str(up.security / "admin.credentials") in up.hints[0]
+
+
+def test_who_has_a_certificate_but_no_key_is_refused_and_so_is_who_guesses(up: Up) -> None:
+    for keys, told in ((None, "username cannot be null"), (Credentials("admin", "a guess"), "check signature failed")):
+        with BlockingProducer(up.namesrv, tls=up.tls, credentials=keys) as producer, pytest.raises(ClientError) as no:
+            producer.send(Message("TBW102", b"x"))
+        assert told in str(no.value)
 
 
 def test_asynchronous_clients(up: Up) -> None:
     async def main() -> None:
-        async with Admin(up.namesrv, tls=up.tls) as admin, Producer(up.namesrv, tls=up.tls) as producer:
+        async with Admin(session=up.session()) as admin, Producer(session=up.session()) as producer:
             await admin.create_topic("orders", 1)
             sent = [await producer.send(Message("orders", b"%d" % n * 40_000)) for n in range(5)]
-            async with PullConsumer(up.namesrv, "g", from_where="first", tls=up.tls) as consumer:
+            async with PullConsumer(group="g", from_where="first", session=admin.session) as consumer:
                 consumer.assign(await consumer.queues("orders"))
                 got: list[str] = []
                 while len(got) < len(sent):
@@ -100,15 +131,15 @@ def test_asynchronous_clients(up: Up) -> None:
 
 
 def test_blocking_clients_and_a_shared_session(up: Up) -> None:
-    with BlockingProducer(up.namesrv, tls=up.tls) as producer:
+    with BlockingProducer(up.namesrv, credentials=up.keys, tls=up.tls) as producer:
         producer.send(Message("blocking", b"x"))
-    with BlockingPullConsumer(up.namesrv, "g", tls=up.tls) as consumer:
+    with BlockingPullConsumer(up.namesrv, "g", credentials=up.keys, tls=up.tls) as consumer:
         assert len(consumer.queues("blocking")) > 0
-    with BlockingPopConsumer(up.namesrv, "g", "blocking", tls=up.tls) as popped:
+    with BlockingPopConsumer(up.namesrv, "g", "blocking", credentials=up.keys, tls=up.tls) as popped:
         assert [message.body for message in popped.receive()] == [b"x"]
 
     async def main() -> None:
-        async with Admin(session=Session(up.namesrv, tls=up.tls)) as admin:
+        async with Admin(session=up.session()) as admin:
             assert "blocking" in await admin.user_topics()
 
     asyncio.run(main())
@@ -189,21 +220,27 @@ def test_commands(up: Up, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     done = up.command("topic", "list", "--namesrv", up.namesrv)
     assert "by-command" in done.stdout, done.stderr
-    done = up.command("topic", "list", "--namesrv", up.namesrv, tls=False)
+    done = up.command("consume", "by-command", "--namesrv", up.namesrv)
+    assert "hello" in done.stdout, done.stderr
+    done = up.command("admin", "users", "list", "--namesrv", up.namesrv)
+    assert "admin" in done.stdout and "nodes" in done.stdout, done.stderr
+    done = up.command("topic", "list", "--namesrv", up.namesrv, told=False)
     assert done.returncode == 1 and "the server closed it" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_the_pipeline_reads_and_sends_with_it(up: Up) -> None:
-    tls = {"tls.ca": up.tls.ca, "tls.cert": up.tls.cert, "tls.key": up.tls.key}
-    with BlockingProducer(up.namesrv, tls=up.tls) as producer:
+    told = dict(re.findall(r'\.option\("(.*?)", "(.*?)"\)', up.hints[4]))
+    assert told.pop("nameserver") == up.namesrv
+    with BlockingProducer(up.namesrv, credentials=up.keys, tls=up.tls) as producer:
         for number in range(50):
             producer.send(Message("rows", b"%d" % number))
-    options = parse({"nameserver": up.namesrv, "subscribe": "rows", **tls}, streaming=False)
+    options = parse({"nameserver": up.namesrv, "subscribe": "rows", **told}, streaming=False)
     with Bounds(options) as bounds:
         parts = plan.ranges_between(bounds.starting(), bounds.ending())
     batches = [one for part in parts for one in read_range(options, ["value"], QueueRange(part), Pushed())]
     assert sorted(int(row["value"]) for one in batches for row in one.to_pylist()) == list(range(50))
-    assert parse_sink({"nameserver": up.namesrv, **tls}).tls == options.tls == up.tls
+    sink = parse_sink({"nameserver": up.namesrv, **told})
+    assert sink.link() == options.link() == {"tls": up.tls, "credentials": up.keys}
 
 
 def test_certificates_are_made_by_command(tmp_path: Path) -> None:

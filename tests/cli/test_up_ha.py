@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from tests.output import Output
 
 from perseid.app import ha
 from perseid.base.errors import ConfigError
+from perseid.client import read_credentials
 
 pytestmark = pytest.mark.timeout(600)
 DEADLINE = 240.0
@@ -25,13 +27,15 @@ PERSEID = [sys.executable, "-c", "from perseid.cli.main import main; main()"]
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any], Output]]:
+def cluster(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any], Output]]:
     log = tmp_path / "stderr"
     with log.open("wb") as stderr:
         process = subprocess.Popen(
             [
                 *PERSEID, "up", "--ha", "--replicas", "2", "--json", "--data", str(tmp_path / "data"),
-                "--namesrv-port", "0", "--broker-port", "0", "--controller-port", "0",
+                "--namesrv-port", "0", "--broker-port", "0", "--controller-port", "0", *getattr(request, "param", ()),
             ],
             stdout=subprocess.PIPE, stderr=stderr, text=True,
         )  # fmt: skip
@@ -118,3 +122,39 @@ def test_a_plan_has_a_file_for_each_process(tmp_path: Path) -> None:
         assert f"{line}\n" in text
     with pytest.raises(ConfigError, match="2 or 3"):
         ha.plan(tmp_path, replicas=4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cluster", [["--secure"]], indirect=True)
+def test_a_secured_cluster_goes_on_when_its_master_is_killed(
+    cluster: tuple[subprocess.Popen[str], dict[str, Any], Output],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """TLS on each link, the slave's too, and requests that are signed."""
+    _, told, output = cluster
+    at = ("--namesrv", told["namesrv"])
+    assert perseid("send", "kept", "a stranger's", *at)[0] == 1
+    for what in ("ca", "cert", "key", "credentials"):
+        monkeypatch.setenv(f"PERSEID_{what.upper()}", told["security"][what])
+    assert perseid("send", "kept", "before", *at)[0] == 0
+    code, shown, why = perseid("admin", "users", "list", "--json", *at)
+    assert code == 0 and {"admin", "nodes"} <= {row["user"] for row in json.loads(shown)}, (shown, why)
+    (victim,) = (m for m in told["members"] if m["address"] == told["master"])
+    os.kill(victim["pid"], signal.SIGKILL)
+    output.line(DEADLINE)
+    for _ in range(60):
+        sent = perseid("send", "kept", "after", *at)
+        if sent[0] == 0:
+            break
+    code, shown, why = perseid("consume", "kept", *at)
+    assert {"before", "after"} <= set(shown.split()), (sent, shown, why)
+    secrets = [
+        read_credentials(tmp_path / "data" / "security" / f"{name}.credentials").secret_key
+        for name in ("admin", "nodes")
+    ]
+    written = [path for path in (tmp_path / "data").rglob("*") if path.is_file() and path.parent.name != "security"]
+    found = [path for path in written for secret in secrets if secret.encode() in path.read_bytes()]
+    assert {path.parent.name for path in found} == {"conf"}, "where brokers are told, and nowhere else"
+    assert {stat.S_IMODE(path.stat().st_mode) for path in found} == {0o600}
+    assert not [secret for secret in secrets if secret in output.log.read_text() + json.dumps(told)]

@@ -63,19 +63,24 @@ def ends_soon(path: Path) -> bool:
     return found.not_valid_after_utc - now() < RENEW
 
 
-def _write(folder: Path, name: str, made: Pair) -> None:
-    """Both files whole, the key first."""
+def write(path: Path, data: bytes) -> None:
+    """A file of its owner alone, whole; its folder is made when it is missing. ConfigError when it can't be."""
+    fresh = path.with_name(f".{path.name}.new")
     try:
-        folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        for ending, data in (("key", made.key), ("pem", made.certificate)):
-            path, fresh = folder / f"{name}.{ending}", folder / f".{name}.{ending}.new"
-            number = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
-            with open(number, "wb") as file:
-                file.write(data)
-                os.fsync(file.fileno())
-            fresh.replace(path)
+        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        number = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
+        with open(number, "wb") as file:
+            file.write(data)
+            os.fsync(file.fileno())
+        fresh.replace(path)
     except OSError as error:
-        raise ConfigError(f"{error.filename or folder}: can't be written: {error.strerror or error}") from None
+        raise ConfigError(f"{error.filename or path}: can't be written: {error.strerror or error}") from None
+
+
+def _write(folder: Path, name: str, made: Pair) -> None:
+    """Both files, the key first."""
+    write(folder / f"{name}.key", made.key)
+    write(folder / f"{name}.pem", made.certificate)
 
 
 def secured(folder: Path) -> Mapping[str, str]:
@@ -93,8 +98,3 @@ def secured(folder: Path) -> Mapping[str, str]:
         "tls.client.certPath": str(server), "tls.client.keyPath": str(key), "tls.client.authServer": "true",
         "tls.client.trustCertPath": str(ca), "tls.client.checkHost": "true", "haTls": "true",
     }  # fmt: skip
-
-
-def how_to_connect(folder: Path) -> str:
-    """What a client has to be told, in the command's words."""
-    return f"perseid --ca {folder / CA}.pem --cert {folder / CLIENT}.pem --key {folder / CLIENT}.key"

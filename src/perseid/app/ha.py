@@ -17,12 +17,16 @@ from typing import Any
 
 from perseid.app import process
 from perseid.app.children import Child, perseid
+from perseid.app.secured import Secured
 from perseid.base.errors import ConfigError, PerseidError
 from perseid.client.admin import Admin
 from perseid.client.controller import ControllerClient, ReplicaSet
 from perseid.client.errors import ClientError
+from perseid.client.session import Session
+from perseid.client.tls import ClientTls
 from perseid.disk.real import FILE_MODE, make_folders
 from perseid.net.ports import free_port
+from perseid.security.credentials import Credentials
 
 HOST = "127.0.0.1"
 BROKER_NAME = "broker-a"
@@ -71,6 +75,8 @@ class Plan:
     """All name servers, as clients and brokers are told."""
     controllers: str
     members: tuple[Member, ...]
+    secured: Secured | None = None
+    """Where TLS alone is taken, and requests are signed."""
 
     @property
     def brokers(self) -> list[Member]:
@@ -86,6 +92,7 @@ def plan(
     controller_port: int = CONTROLLER_PORT,
     replicas: int = MAX_REPLICAS,
     settings: Mapping[str, object] | None = None,
+    secured: Secured | None = None,
 ) -> Plan:
     """What is to run on `data`, an absolute path; ports of 0 are free ones. `settings` are for the brokers besides."""
     if not MIN_REPLICAS <= replicas <= MAX_REPLICAS:
@@ -102,32 +109,34 @@ def plan(
     ports = [controller_port + CONTROLLER_STEP * n if controller_port else free_port() for n in range(CONTROLLERS)]
     controllers = ";".join(f"{HOST}:{port}" for port in ports)
     peers = ";".join(f"n{number}-{HOST}:{port}" for number, port in enumerate(ports))
-    members = [_name_server(data, number, address) for number, address in enumerate(name_servers, 1)]
-    members += [_controller(data, number, port, peers) for number, port in enumerate(ports)]
+    tls: Mapping[str, object] = {} if secured is None else secured.tls
+    more = {**tls, **({} if secured is None else secured.broker), **(settings or {})}
+    members = [_name_server(data, number, address, tls) for number, address in enumerate(name_servers, 1)]
+    members += [_controller(data, number, port, peers, tls) for number, port in enumerate(ports)]
     for number in range(1, replicas + 1):
         port = broker_port + BROKER_STEP * (number - 1) if broker_port else free_port(BROKER_PORTS)
-        members.append(_broker(data, number, port, namesrv, controllers, settings or {}))
-    return Plan(data, namesrv, controllers, tuple(members))
+        members.append(_broker(data, number, port, namesrv, controllers, more))
+    return Plan(data, namesrv, controllers, tuple(members), secured)
 
 
-def _name_server(data: Path, number: int, address: str) -> Member:
+def _name_server(data: Path, number: int, address: str, more: Mapping[str, object]) -> Member:
     name = f"namesrv-{number}"
     own = data / name
     told = {
         "listenPort": address.rpartition(":")[2], "bindAddress": HOST, "kvConfigPath": own / "kvConfig.json",
         "configStorePath": own / "namesrv.properties",
     }  # fmt: skip
-    return Member("namesrv", name, address, told)
+    return Member("namesrv", name, address, {**told, **more})
 
 
-def _controller(data: Path, number: int, port: int, peers: str) -> Member:
+def _controller(data: Path, number: int, port: int, peers: str, more: Mapping[str, object]) -> Member:
     own = data / f"controller-n{number}"
     told = {
         "controllerDLegerGroup": "controllers", "controllerDLegerPeers": peers, "controllerDLegerSelfId": f"n{number}",
         "bindAddress": HOST, "controllerStorePath": own / "store", "configStorePath": own / "controller.properties",
         "mappedFileSize": LOG_FILE_BYTES,
     }  # fmt: skip
-    return Member("controller", f"controller-n{number}", f"{HOST}:{port}", told)
+    return Member("controller", f"controller-n{number}", f"{HOST}:{port}", {**told, **more})
 
 
 def _broker(
@@ -175,11 +184,13 @@ class Cluster:
         deadline = asyncio.get_running_loop().time() + READY_S
         last = "nobody was asked yet"
         async with AsyncExitStack() as clients:
-            told = ControllerClient(self.plan.controllers, timeout_ms=ASK_TIMEOUT_MS)
+            tls, user = self._keys()
+            told = ControllerClient(self.plan.controllers, timeout_ms=ASK_TIMEOUT_MS, credentials=user, tls=tls)
             controllers = await clients.enter_async_context(told)
+            sessions = [Session(address, credentials=user, tls=tls) for address in self.plan.namesrv.split(";")]
             name_servers = [
-                await clients.enter_async_context(Admin(address, timeout_ms=ASK_TIMEOUT_MS))
-                for address in self.plan.namesrv.split(";")
+                await clients.enter_async_context(Admin(session=session, timeout_ms=ASK_TIMEOUT_MS))
+                for session in sessions
             ]
             while asyncio.get_running_loop().time() < deadline:
                 self._check()
@@ -196,6 +207,11 @@ class Cluster:
                     last = str(error)
                 await asyncio.sleep(POLL_S)
         raise PerseidError(f"the cluster was not ready within {READY_S:.0f} s: {last}; its logs are in {self._logs}")
+
+    def _keys(self) -> tuple[ClientTls | None, Credentials | None]:
+        """What this process asks them with."""
+        secured = self.plan.secured
+        return (None, None) if secured is None else (secured.client, secured.user)
 
     def _check(self) -> None:
         for name, child in self.children.items():
@@ -263,9 +279,12 @@ def _say_ready(cluster: Cluster, found: ReplicaSet, *, as_json: bool) -> None:
             "event": "ready", "namesrv": planned.namesrv, "controllers": planned.controllers,
             "data": str(planned.data), "master": found.master_address, "members": rows, "set": asdict(found),
         }  # fmt: skip
-        process.say(json.dumps(told))
+        security = {} if planned.secured is None else {"security": planned.secured.told()}
+        process.say(json.dumps({**told, **security}))
         return
     process.say(f"ready namesrv={planned.namesrv} controllers={planned.controllers} data={planned.data}")
     for row in rows:
         master = "  master" if row["address"] == found.master_address else ""
         process.say(f"  {row['name']:<14} {row['address']:<16} pid {row['pid']}{master}")
+    if planned.secured is not None:
+        process.say("\n".join(planned.secured.how_to_connect(planned.namesrv)))

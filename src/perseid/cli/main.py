@@ -62,7 +62,10 @@ def options(
         str, typer.Option(envvar="PERSEID_SERVER_NAME", help="Whom certificates have to name; else the host dialled.")
     ] = "",
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Trust any server, one that only pretends to be it as well.")
+        bool,
+        typer.Option(
+            "--insecure", envvar="PERSEID_INSECURE", help="Trust any server, one that only pretends to be it as well."
+        ),
     ] = False,
 ) -> None:
     """A message broker, compatible with Apache RocketMQ on the wire and on disk."""

@@ -12,11 +12,10 @@ from perseid.app import controller as controller_app
 from perseid.app import dledger as dledger_app
 from perseid.app import ha as ha_app
 from perseid.app import namesrv as namesrv_app
-from perseid.app import process, shards
+from perseid.app import process, secured, shards
 from perseid.app import tls as tls_app
 from perseid.app import up as up_app
 from perseid.base import config
-from perseid.base.errors import ConfigError
 from perseid.cli.flags import flattened
 from perseid.cli.tls_flags import TlsFlags
 
@@ -128,7 +127,7 @@ def up(
         int, typer.Option(min=0, max=65_535, help="With --ha: of the first; the others have 10 and 20 less.")
     ] = ha_app.CONTROLLER_PORT,
     secure: Annotated[
-        bool, typer.Option("--secure", help="TLS alone, with a CA and certificates that are made in DATA/security.")
+        bool, typer.Option("--secure", help="TLS alone and a user, in DATA/security; says how to connect.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the ready line as JSON.")] = False,
 ) -> None:
@@ -138,13 +137,11 @@ def up(
     """
     process.set_up_logging()
     folder = data.expanduser().absolute()
-    if ha and secure:
-        raise ConfigError("--secure is for one broker: a cluster has tls.… in each member's file (docs/security.md)")
     if ha:
         planned = ha_app.plan(
             folder, namesrv_port=namesrv_port, broker_port=broker_port, controller_port=controller_port,
-            replicas=replicas,
+            replicas=replicas, secured=secured.secure(folder / up_app.FOLDER) if secure else None,
         )  # fmt: skip
         raise typer.Exit(process.run(ha_app.serve(planned, as_json=as_json)))
-    running = up_app.serve(folder, namesrv_port, broker_port, as_json=as_json, secure=secure)
+    running = up_app.serve(folder, namesrv_port, broker_port, as_json=as_json, secured=secure)
     raise typer.Exit(process.run(running))

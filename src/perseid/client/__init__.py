@@ -11,6 +11,7 @@
 
 from perseid.client.admin import Admin, BrokerEpochs, Cluster, QueueLag, QueueStats, SlaveStatus
 from perseid.client.consumer import PushConsumer, RetryLater
+from perseid.client.credentials import read_credentials
 from perseid.client.errors import (
     BufferFull,
     ClientError,
@@ -101,4 +102,5 @@ __all__ = [
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",
+    "read_credentials",
 ]

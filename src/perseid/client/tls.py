@@ -1,10 +1,12 @@
 """TLS of clients: `Producer("host:9876", tls=ClientTls(ca="ca.pem"))`.
 
 Servers are verified unless `verify=False` is said. All connections of a client use it, to name servers and to brokers.
+A client that is told nothing does what the environment says (PERSEID_TLS, PERSEID_CA, PERSEID_CERT, …).
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from dataclasses import dataclass, field
@@ -13,6 +15,10 @@ from perseid.base.errors import ConfigError
 from perseid.security import certificates
 from perseid.security.certificates import Own
 from perseid.security.tls import reason
+
+TLS, CA, CERT, KEY = "PERSEID_TLS", "PERSEID_CA", "PERSEID_CERT", "PERSEID_KEY"
+KEY_PASSWORD, SERVER_NAME, INSECURE = "PERSEID_KEY_PASSWORD", "PERSEID_SERVER_NAME", "PERSEID_INSECURE"
+"""Variables of the environment, for clients that are told nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +65,27 @@ class ClientTls:
         return self.context().wrap_socket(sock, server_hostname=self.host(address))
 
 
-_default: ClientTls | None = None
-
-
-def use(tls: ClientTls | None) -> None:
-    """What clients of this process use that are told nothing of TLS; the command line says so once for all."""
-    global _default
-    _default = tls
+def use(tls: ClientTls) -> None:
+    """What clients use that are told nothing of TLS: those of this process, and of those that it starts, as Spark's
+    workers are. The command line says so once for all."""
+    told = {CA: tls.ca, CERT: tls.cert, KEY: tls.key}
+    told = {name: os.path.abspath(os.path.expanduser(path)) for name, path in told.items() if path}
+    told |= {SERVER_NAME: tls.server_name, KEY_PASSWORD: tls.key_password, INSECURE: "" if tls.verify else "true"}
+    os.environ.update({TLS: "true", **{name: value for name, value in told.items() if value}})
 
 
 def default() -> ClientTls | None:
-    """What `use` said."""
-    return _default
+    """What the environment says; None: nothing."""
+    said = {name: os.environ.get(name, "") for name in (CA, CERT, KEY, SERVER_NAME)}
+    insecure = _is_true(INSECURE)
+    if not any(said.values()) and not insecure and not _is_true(TLS):
+        return None
+    password = os.environ.get(KEY_PASSWORD, "")
+    return ClientTls(said[CA], said[CERT], said[KEY], password, verify=not insecure, server_name=said[SERVER_NAME])
+
+
+def _is_true(name: str) -> bool:
+    return os.environ.get(name, "").lower() in ("1", "true", "t", "yes", "y", "on")
 
 
 def why(error: BaseException, address: str) -> str:
