@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from perseid.app import controller, namesrv, process
+from perseid.app import access, broker, controller, namesrv, process
 from perseid.base.errors import ConfigError
-from perseid.base.machine import Frames, Opened, SaveState, Start
+from perseid.base.machine import Frames, Opened, SaveState, Start, Write
 from perseid.controller.node import LISTENER, Controller
 from perseid.nameserver.node import NameServer
+from perseid.security.members import MemberOptions, members_of
 from perseid.wire.codes import RequestCode
-from perseid.wire.command import encode_request
+from perseid.wire.command import Command, decode, encode_request
 
 PEERS = "n0-127.0.0.1:9877;n1-127.0.0.1:9868;n2-127.0.0.1:9876"
 ENOUGH = f"controllerDLegerGroup=group1\ncontrollerDLegerPeers={PEERS}\ncontrollerDLegerSelfId=n1\n"
@@ -116,3 +117,54 @@ def test_a_toml_file_is_not_overwritten_with_properties(tmp_path: Path) -> None:
     path = tmp_path / "ns.toml"
     path.write_text("listenPort = 0\n")
     assert namesrv.load(path).config_store_path.endswith("namesrv.properties")
+
+
+INNER = 'innerClientAuthenticationCredentials={"accessKey":"nodes","secretKey":"planted"}\n'
+USERS = "authenticationEnabled=true\nauthorizationEnabled=true\n" + INNER
+
+
+def test_the_users_of_a_name_server_and_of_its_controller_stand_in_one_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(tmp_path, ENOUGH + USERS + f"enableControllerInNamesrv=true\ncontrollerStorePath={tmp_path}/store\n")
+    own = namesrv.load(path)
+    beside = namesrv.load_controller(path, own)
+    assert beside is not None and not [one for one in caplog.records if "authenti" in one.getMessage()]
+    node, _ = controller.build(beside)
+    answer = asked(node, LISTENER, RequestCode.CONTROLLER_GET_METADATA_INFO)
+    assert (answer.code, answer.remark) == (16, "username cannot be null.")
+    text = beside.to_text(important=False)
+    assert "planted" not in text and "authenticationEnabled=true\n" in text
+    members = members_of(access.load_members(process.read_settings(path)))
+    server, _ = namesrv.build(replace(own, kv_config_path=str(tmp_path / "kv.json")), members=members)
+    assert asked(server, "main", RequestCode.GET_NAMESRV_CONFIG).code == 16
+
+
+def asked(node: NameServer | Controller, listener: str, code: int) -> Command:
+    """What somebody gets who does not sign."""
+    node.handle(Start(), 1)
+    node.handle(Opened(1, "10.0.0.1:5", "", listener), 2)
+    (answer,) = [one for one in node.handle(Frames(1, encode_request(code, 7)), 3) if isinstance(one, Write)]
+    assert isinstance(answer.data, bytes)
+    return decode(answer.data).keep()
+
+
+def test_users_without_what_nodes_sign_with_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, ENOUGH + "authenticationEnabled=true\n" + f"controllerStorePath={tmp_path}/store\n")
+    with pytest.raises(ConfigError, match=r"authenticationEnabled=true needs innerClientAuthenticationCredentials"):
+        controller.build(controller.load(path))
+    group = "enableDLegerCommitLog=true\ndLegerGroup=g\ndLegerPeers=n0-127.0.0.1:1\ndLegerSelfId=n0\n"
+    with pytest.raises(
+        ConfigError, match=r"controller.conf:5: authenticationEnabled=true and enableDLegerCommitLog=true"
+    ):
+        broker.load(write(tmp_path, group + "authenticationEnabled=true\n"))
+    assert broker.load(write(tmp_path, group + "authenticationEnabled=true\n" + INNER)).access.authentication_enabled
+
+
+def test_an_open_name_server_or_controller_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    access.warn_if_strangers_may("name server", "0.0.0.0", 9876, MemberOptions())
+    assert "name server: whoever reaches 0.0.0.0:9876 may say which brokers there are" in caplog.text
+    caplog.clear()
+    access.warn_if_strangers_may("controller", "127.0.0.1", 9878, MemberOptions())
+    access.warn_if_strangers_may("controller", "0.0.0.0", 9878, MemberOptions(authentication_enabled=True))
+    assert not caplog.records

@@ -29,6 +29,8 @@ from perseid.base.machine import (
 from perseid.controller.config import ControllerConfig
 from perseid.controller.node import LISTENER, Controller
 from perseid.raft.config import RaftConfig
+from perseid.security.credentials import Credentials
+from perseid.security.members import Members
 from perseid.sim.disk import SimDisk
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import Command, decode_all, encode_request
@@ -74,8 +76,9 @@ class Cell:
             mapped_file_size_for_entry_index=32 * 1024, **group.raft,
         )  # fmt: skip
         return Controller(
-            group.config, raft, self.disk, Random(5), config_path="controller.properties", certified=group.certified
-        )
+            group.config, raft, self.disk, Random(5), config_path="controller.properties",
+            members=Members(group.signs, authenticates=group.signs is not None, certified=group.certified),
+        )  # fmt: skip
 
     def start(self) -> None:
         self.running, self.stopped = True, None
@@ -143,6 +146,7 @@ class Client:
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
         self.conn = cell.group.new_conn()
+        self.signs = cell.group.signs
         self.got: list[Command] = []
         self.closed = False
         self._opaque = 100
@@ -151,7 +155,10 @@ class Client:
 
     def send(self, code: int, ext: Ext | None = None, body: bytes = b"", *, oneway: bool = False) -> int:
         self._opaque += 1
-        self.cell.do(Frames(self.conn, encode_request(code, self._opaque, texts(ext), body, oneway=oneway)))
+        fields: Mapping[str, str | None] = texts(ext)
+        if self.signs is not None:
+            fields = self.signs.sign(fields, body)
+        self.cell.do(Frames(self.conn, encode_request(code, self._opaque, fields, body, oneway=oneway)))
         return self._opaque
 
     def answer(self, opaque: int) -> Command | None:
@@ -187,9 +194,12 @@ class Group:
     """Some controllers, and the connections among them."""
 
     def __init__(
-        self, size: int = 1, *, config: Mapping[str, Any] | None = None, certified: bool = False, **raft: Any
-    ) -> None:
-        """`certified`: controllers show each other certificates, and nobody else has one."""
+        self, size: int = 1, *, config: Mapping[str, Any] | None = None, certified: bool = False,
+        signs: Credentials | None = None, **raft: Any,
+    ) -> None:  # fmt: skip
+        """`certified`: controllers show each other certificates, and nobody else has one; `signs`: what controllers
+        and their clients sign with, and have to."""
+        self.signs = signs
         self.now = START
         self.certified = certified
         self.config = ControllerConfig(**(config or {}))

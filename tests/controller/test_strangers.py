@@ -11,7 +11,10 @@ from tests.controller.harness import CLUSTER, SET, Cell, Client, Group, address,
 from perseid.base.machine import Frames, Opened
 from perseid.controller import events
 from perseid.controller.node import LISTENER
+from perseid.controller.routes import ROUTES
 from perseid.raft.state import VOTE_FILE, parse_vote
+from perseid.security.credentials import Credentials
+from perseid.security.members import Asks
 from perseid.wire.codes import RequestCode as Ask
 from perseid.wire.codes import ResponseCode as Code
 from perseid.wire.command import encode_request
@@ -38,6 +41,7 @@ def at(cell: Cell, host: str) -> Client:
     """A connection from that machine."""
     client = Client.__new__(Client)
     client.cell, client.conn, client.got, client.closed, client._opaque = cell, cell.group.new_conn(), [], False, 100
+    client.signs = None
     cell.group.clients[cell.name, client.conn] = client
     cell.do(Opened(client.conn, f"{host}:{client.conn}", address(cell.name), LISTENER))
     return client
@@ -86,6 +90,61 @@ def test_without_a_certificate_nobody_is_taken_for_a_controller() -> None:
     register(Client(leader), 1)
     leader.kill()
     register(Client(group.until_active()), 2)
+
+
+@pytest.mark.parametrize("by", [None, Credentials("mallory", "x"), Credentials("nodes", "a guess")])
+def test_who_does_not_sign_is_no_broker_and_no_tool(by: Credentials | None) -> None:
+    group = Group(signs=Credentials("nodes", "nodes-secret"))
+    cell = group.start()
+    register(Client(cell), 1, 2)
+    Client(cell).beat(1)
+    before = cell.node.raft.log.end, repr(vars(cell.node.tables)), repr(cell.node.live.rows), cell.node.config
+    stranger = at(cell, broker_at(1).partition(":")[0])
+    stranger.signs = by
+    beat = {"clusterName": CLUSTER, "brokerName": SET, "brokerAddr": broker_at(1), "brokerId": 1, "epoch": 9}
+    more = {"appliedBrokerId": 3, "registerCheckCode": "x;3", "brokerAddress": broker_at(1), "masterBrokerId": 2,
+            "masterEpoch": 9, "brokerControllerIdsToClean": "1"}  # fmt: skip
+    for code in (*ROUTES, 99_999):
+        answer = stranger.ask(code, {**beat, **more}, b"notifyBrokerRoleChanged=false")
+        assert answer.code == 16 and not answer.body and len(answer.ext) == 0, code
+    stranger.send(Ask.BROKER_HEARTBEAT, beat, oneway=True)
+    stranger.close()
+    assert (cell.node.raft.log.end, repr(vars(cell.node.tables)), repr(cell.node.live.rows), cell.node.config) == before
+    assert {route.asks for route in ROUTES.values()} == {Asks.SUPER}
+    assert Client(cell).ask(Ask.CONTROLLER_GET_METADATA_INFO).code == 0
+
+
+def test_who_does_not_sign_is_no_controller() -> None:
+    group = Group(3, signs=Credentials("nodes", "nodes-secret"))
+    leader = group.start()
+    before = terms_on_disk(group), leader.node.raft.log.end
+    for cell in group.cells.values():
+        other = next(name for name in group.cells if name != cell.name)
+        for code, message in [*words(other, cell.name, 9, 1), (DLedgerRequest.METADATA, Message(group="cg"))]:
+            client = at(cell, address(other).partition(":")[0])
+            say(client, code, message)
+            assert client.closed and not client.got, code
+    assert (terms_on_disk(group), leader.node.raft.log.end) == before
+    told = [note for note in leader.notes if "is refused, and its connection closed" in note]
+    assert told and len(told) <= len(DLedgerRequest), "one line for each kind of request"
+    register(Client(leader), 1)
+    leader.kill()
+    register(Client(group.until_active()), 2)
+
+
+def test_what_brokers_are_told_by_controllers_is_signed() -> None:
+    inner = Credentials("nodes", "nodes-secret")
+    group = Group(signs=inner)
+    cell = group.start()
+    register(Client(cell), 1)
+    broker = Client(cell)
+    broker.beat(1)
+    assert broker.ask(Ask.CONTROLLER_ELECT_MASTER, {"clusterName": CLUSTER, "brokerName": SET, "brokerId": 1}).code == 0
+    group.pass_time(1_000)
+    assert group.notices
+    for _, notice in group.notices:
+        fields = {key: value for key, value in notice.ext.items() if key not in ("AccessKey", "Signature")}
+        assert notice.ext == inner.sign(fields, notice.body)
 
 
 def terms_on_disk(group: Group) -> list[int]:

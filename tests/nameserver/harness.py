@@ -16,6 +16,7 @@ from perseid.base.machine import (
 )
 from perseid.nameserver.config import NameServerConfig
 from perseid.nameserver.node import NameServer
+from perseid.security.members import OPEN, Members
 from perseid.wire import fastjson
 from perseid.wire.bodies import RegisterBrokerBody, TopicConfig, TopicConfigSerializeWrapper
 from perseid.wire.codes import RequestCode as Code
@@ -52,11 +53,12 @@ def topics(*names: str, counter: int = 1, state: int = 0, perm: int = 6, flag: i
 class Server:
     """A name server, its clock, and what it saved."""
 
-    def __init__(self, files: dict[str, bytes] | None = None, **config: Any) -> None:
+    def __init__(self, files: dict[str, bytes] | None = None, *, members: Members = OPEN, **config: Any) -> None:
         self.node = NameServer(
             NameServerConfig(**config),
             Disk(files),
             config_path="namesrv.properties",
+            members=members,
         )
         self.now = T0
         self.saved: dict[str, bytes] = {}

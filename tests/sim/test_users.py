@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from perseid.broker.access import gate
 from perseid.broker.access.gate import Gate
 from perseid.broker.access.tables import AclTable
 from perseid.broker.kernel.request import Request
 from perseid.broker.kernel.route import Route
+from perseid.security import authentication
 from perseid.security.policies import Acl
 from perseid.security.verdicts import Verdicts
 from perseid.sim import security
@@ -36,7 +36,7 @@ def a_verdict_that_outlives_its_policy(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_signature_that_nobody_compares(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(gate, "is_signed", lambda *given: True)
+    patch.setattr(authentication, "is_signed", lambda *given: True)
 
 
 def a_revocation_that_is_not_saved(patch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from perseid.app.rotated import RotatedFile
 from perseid.base.config import Setting, build
 from perseid.base.errors import ConfigError
 from perseid.broker.access.config import Access, AccessOptions, access_of
+from perseid.security.members import MemberOptions
 from perseid.security.sealed import KEY_BYTES
 
 log = logging.getLogger("perseid.access")
@@ -33,6 +34,22 @@ def load(settings: Mapping[str, Setting]) -> AccessOptions:
             "for any user; set authenticationEnabled=true, too"
         )
     return options
+
+
+def load_members(settings: Mapping[str, Setting]) -> MemberOptions:
+    """What the file of a name server or a controller says."""
+    return build(MemberOptions, settings)
+
+
+def warn_if_strangers_may(what: str, host: str, port: int, options: MemberOptions) -> None:
+    """One line, where everybody who reaches the machine is taken for a member of the cluster."""
+    if not options.authentication_enabled and not _is_loopback(host):
+        log.warning(
+            "%s: whoever reaches %s:%d may say which brokers there are, and change settings: set "
+            "authenticationEnabled=true and innerClientAuthenticationCredentials, or bindAddress=127.0.0.1 "
+            "(docs/security.md)",
+            what, host, port,
+        )  # fmt: skip
 
 
 def access(options: AccessOptions, root: Path) -> Access:

@@ -117,6 +117,8 @@ def load(path: Path | None, namesrv: str | None = None, flags: Mapping[str, str]
     store, raft = config.build(StoreConfig, settings), config.build(RaftConfig, settings)
     _check_lmq(broker, store, settings)
     who_may = access_app.load(settings)
+    if broker.enable_dleger_commit_log and who_may.authentication_enabled:
+        _check_group_signs(who_may, settings)
     if broker.enable_slave_acting_master:
         _check_acting(broker, settings)
     if broker.enable_controller_mode:
@@ -321,6 +323,16 @@ def _member(
         preferred_leader_ids=broker.preferred_leader_id,
         mapped_file_size_for_entry_data=store.commit_log_file_bytes,
     )
+
+
+def _check_group_signs(access: AccessOptions, settings: Mapping[str, Setting]) -> None:
+    """Members of a group sign what they ask each other."""
+    if not access.inner_client_authentication_credentials:
+        where = settings["authenticationEnabled"].where
+        raise ConfigError(
+            f"{where}: authenticationEnabled=true and enableDLegerCommitLog=true need "
+            "innerClientAuthenticationCredentials, the same on all members: what they sign with"
+        )
 
 
 def _check_acting(broker: BrokerConfig, settings: Mapping[str, Setting]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
+from perseid.app import access as access_app
 from perseid.app import process
 from perseid.app import tls as tls_app
 from perseid.app.tls import ProcessTls
@@ -19,6 +20,7 @@ from perseid.controller.node import LISTENER, Controller
 from perseid.net.driver import Driver, Listener
 from perseid.net.limits import Limits
 from perseid.raft.config import RaftConfig, peers_of
+from perseid.security.members import EVERYBODY, MemberOptions, members_of
 from perseid.security.tls_settings import DEFAULT, Chosen, TlsConfig
 
 NAMED = ("controllerDLegerGroup", "controllerDLegerPeers", "controllerDLegerSelfId")
@@ -33,10 +35,12 @@ class Loaded:
     given: Mapping[str, str]
     """All keys of the file, as they stand there."""
     tls: Chosen = DEFAULT
+    access: MemberOptions = EVERYBODY
 
     def to_text(self, *, important: bool) -> str:
         """All settings, or the important ones."""
-        return config.to_text(self.own, *(() if important else (self.raft,)), self.tls.keys, important=important)
+        group = () if important else (self.raft,)
+        return config.to_text(self.own, *group, self.tls.keys, self.access, important=important)
 
 
 def load(
@@ -49,7 +53,8 @@ def load(
     settings = process.plain(named, ControllerConfig, RaftConfig)
     config.refuse(settings, FOREIGN.refused)
     foreign = FOREIGN if other is None else FOREIGN.beside(other[1])
-    process.report(settings, foreign, ControllerConfig, RaftConfig, TlsConfig, *(() if other is None else (other[0],)))
+    beside = () if other is None else (other[0],)
+    process.report(settings, foreign, ControllerConfig, RaftConfig, TlsConfig, MemberOptions, *beside)
     own = config.build(ControllerConfig, settings)
     texts = own.controller_dleger_group, own.controller_dleger_peers, own.controller_dleger_self_id
     missing = [key for key, text in zip(NAMED, texts, strict=True) if not text]
@@ -76,7 +81,8 @@ def load(
         self_id=own.controller_dleger_self_id,
         mapped_file_size_for_entry_data=own.mapped_file_size,
     )
-    return Loaded(own, raft, process.values(settings), tls_app.load(settings, flags))
+    who_may = access_app.load_members(settings)
+    return Loaded(own, raft, process.values(settings), tls_app.load(settings, flags), who_may)
 
 
 def build(loaded: Loaded, listener: Listener | None = None, tls: ProcessTls | None = None) -> tuple[Controller, Driver]:
@@ -95,17 +101,21 @@ def build(loaded: Loaded, listener: Listener | None = None, tls: ProcessTls | No
         Random(),
         folder="" if folder == "." else folder + "/",
         config_path=config_path.relative_to(root).as_posix(),
-        certified=loaded.tls.certified_group if tls is not None else False,
+        members=members_of(loaded.access, certified=tls is not None and loaded.tls.certified_group),
     )
     node.kept = lambda: given
-    _, _, port = peers_of(raft.peers)[raft.self_id].rpartition(":")
+    port = _port(raft)
     limits = Limits(idle_ms=own.server_channel_max_idle_time_seconds * 1000)
-    main = listener or Listener(own.bind_address, int(port))
+    main = listener or Listener(own.bind_address, port)
     name = f"controller-{raft.self_id}"
     listeners = {LISTENER: main}
     dials = tls.dials() if tls is not None else None
     secured = tls.secure(listeners) if tls is not None else listeners
     return node, Driver(node, disk, secured, name=name, limits=limits, gathers=node.gathers, dials=dials)
+
+
+def _port(raft: RaftConfig) -> int:
+    return int(peers_of(raft.peers)[raft.self_id].rpartition(":")[2])
 
 
 def announcement(loaded: Loaded) -> str:
@@ -116,6 +126,7 @@ def announcement(loaded: Loaded) -> str:
 
 async def serve(loaded: Loaded) -> int:
     """Run until told to end; the exit code."""
+    access_app.warn_if_strangers_may("controller", loaded.own.bind_address, _port(loaded.raft), loaded.access)
     tls = ProcessTls(loaded.tls)
     _, running = build(loaded, tls=tls)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from perseid.app import access as access_app
 from perseid.app import controller as controller_app
 from perseid.app import process
 from perseid.app.tls import ProcessTls
@@ -16,6 +17,7 @@ from perseid.nameserver.config import FOREIGN, NameServerConfig
 from perseid.nameserver.node import NameServer
 from perseid.net.driver import Driver, Listener
 from perseid.net.limits import Limits
+from perseid.security.members import EVERYBODY, OPEN, MemberOptions, Members, members_of
 from perseid.security.tls_settings import DEFAULT, Chosen, TlsConfig
 
 LISTENER = "main"
@@ -27,7 +29,7 @@ def load(path: Path | None) -> NameServerConfig:
     config.refuse(settings, FOREIGN.refused)
     loaded = config.build(NameServerConfig, settings)
     if not loaded.enable_controller_in_namesrv:  # the controller reports what neither of them knows
-        process.report(settings, FOREIGN, NameServerConfig, TlsConfig)
+        process.report(settings, FOREIGN, NameServerConfig, TlsConfig, MemberOptions)
     folder = process.home_folder() / "namesrv"
     kept = path.resolve() if path and path.suffix != ".toml" else folder / "namesrv.properties"
     store_path = loaded.config_store_path or str(kept)
@@ -45,7 +47,10 @@ def load_controller(path: Path | None, loaded: NameServerConfig) -> controller_a
 
 
 def build(
-    loaded: NameServerConfig, listener: Listener | None = None, tls: ProcessTls | None = None
+    loaded: NameServerConfig,
+    listener: Listener | None = None,
+    tls: ProcessTls | None = None,
+    members: Members = OPEN,
 ) -> tuple[NameServer, Driver]:
     """The name server of a configuration, on its own files; without `tls` there is none."""
     kv_path = Path(loaded.kv_config_path).expanduser().resolve()
@@ -57,6 +62,7 @@ def build(
         disk,
         kv_path=kv_path.relative_to(root).as_posix(),
         config_path=store_path.relative_to(root).as_posix(),
+        members=members,
     )
     limits = Limits(idle_ms=loaded.server_channel_max_idle_time_seconds * 1000)
     main = listener or Listener(loaded.bind_address, loaded.listen_port)
@@ -77,11 +83,13 @@ async def serve(
     loaded: NameServerConfig,
     controller: controller_app.Loaded | None = None,
     chosen: Chosen = DEFAULT,
+    access: MemberOptions = EVERYBODY,
 ) -> int:
     """Run until told to end, with a controller beside it or without; the exit code. `path`: of the configuration;
-    `chosen`: what both do about TLS."""
+    `chosen`: what both do about TLS; `access`: whom the name server asks for a signature."""
+    access_app.warn_if_strangers_may("name server", loaded.bind_address, loaded.listen_port, access)
     tls = ProcessTls(chosen)
-    node, running = build(loaded, tls=tls)
+    node, running = build(loaded, tls=tls, members=members_of(access))
     given = process.values(process.read_settings(path))
     node.kept = lambda: given
     beside: list[Driver] = []

@@ -68,6 +68,7 @@ from perseid.disk.port import Disk
 from perseid.raft.config import RaftConfig
 from perseid.raft.files import FileLog
 from perseid.replication.config import ReplicationConfig
+from perseid.security.authentication import stranger
 from perseid.security.sealed import Sealer
 from perseid.security.verdicts import Verdicts
 from perseid.store.config import SYNC_FLUSH, StoreConfig
@@ -134,6 +135,10 @@ class Parts:
         if access.authenticates and access.audit is not None:
             nodes = access.inner.access_key if access.inner is not None else ""
             self.audit = Audit(access.audit, self.turn, access.audited_refusals_per_second, nodes)
+        users, unsigned = self.users, access.unsigned
+        self.mode.guard(
+            self.caller.sign, lambda command: stranger(command, users, unsigned) if access.authenticates else ""
+        )
         if access.authenticates:
             gate = Gate(access, self.turn, self.settings, self.users, self.acls, verdicts, self.audit)
             self.dispatch.admit = gate.admit

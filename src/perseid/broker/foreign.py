@@ -8,37 +8,11 @@ are not here. Names are those of BrokerConfig, MessageStoreConfig and AuthConfig
 from __future__ import annotations
 
 from perseid.base.config import Foreign, Ignored, Refusal
-from perseid.base.original import METRICS, NETTY, NO_METRICS
+from perseid.base.original import AUTH_CACHES, AUTH_CLASSES, METRICS, NETTY, NO_METRICS
 
 _FALSE = ("false",)
 _NO_ROCKSDB = "would be in RocksDB, which Perseid does not read"
 _NAMED = "name the servers in namesrvAddr"
-_SIGNED = "each request's signature is checked, and no class of Java's is run"
-_POLICIES = "policies decide about each request, and no class of Java's is run"
-_IN_FILES = "users and policies are files of this broker, in config/auth"
-_CLASSES = (
-    ("authenticationProvider", ("authentication.provider.DefaultAuthenticationProvider",), _SIGNED),
-    (
-        "authenticationStrategy",
-        (
-            "authentication.strategy.StatelessAuthenticationStrategy",
-            "authentication.strategy.StatefulAuthenticationStrategy",
-        ),
-        _SIGNED,
-    ),
-    ("authenticationMetadataProvider", ("authentication.provider.LocalAuthenticationMetadataProvider",), _IN_FILES),
-    ("authorizationProvider", ("authorization.provider.DefaultAuthorizationProvider",), _POLICIES),
-    (
-        "authorizationStrategy",
-        (
-            "authorization.strategy.StatelessAuthorizationStrategy",
-            "authorization.strategy.StatefulAuthorizationStrategy",
-        ),
-        _POLICIES,
-    ),
-    ("authorizationMetadataProvider", ("authorization.provider.LocalAuthorizationMetadataProvider",), _IN_FILES),
-)
-"""Keys that name classes of the original's, those that need no word, and what is so of others."""
 
 REFUSED = (
     # files and forms that are not read here
@@ -189,10 +163,7 @@ IGNORED = (
     Ignored("liteLagLatencyCollectEnable", _FALSE, "lags of lite topics are not told by time"),
     Ignored("enableLiteEventMode", ("true",), "pops of lite topics go by events"),
     Ignored("validateSystemTopicWhenUpdateTopic", ("true",), "topics of the broker's own are not changed by requests"),
-    *(
-        Ignored(key, tuple(f"org.apache.rocketmq.auth.{name}".lower() for name in usual), why)
-        for key, usual, why in _CLASSES
-    ),
+    *AUTH_CLASSES,
 )
 """What has an effect there and none here."""
 
@@ -267,10 +238,6 @@ transactionMetricFlushInterval transactionOpBatchInterval transactionOpMsgMaxSiz
 usePIDColdCtrStrategy
 -- where the file itself is, and what a container has in it
 brokerConfigPath configBlackList configStorePath inBrokerContainer isBrokerContainer isInBrokerContainer
--- of users and permissions: caches, of which there is one here
-aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authConfigPath clusterName configName
-statefulAuthenticationCacheExpiredSecond statefulAuthenticationCacheMaxNum statefulAuthorizationCacheExpiredSecond
-statefulAuthorizationCacheMaxNum userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond
 """
 
 MEANINGLESS = frozenset(
@@ -300,6 +267,6 @@ _ELSEWHERE = tuple(
 FOREIGN = Foreign(
     refused=REFUSED,
     ignored=(*IGNORED, *_ELSEWHERE),
-    meaningless=MEANINGLESS | METRICS | NETTY,
+    meaningless=MEANINGLESS | AUTH_CACHES | METRICS | NETTY,
 )
 """What is done with the original's other keys."""

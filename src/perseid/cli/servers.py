@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from perseid.app import access as access_app
 from perseid.app import broker as broker_app
 from perseid.app import controller as controller_app
 from perseid.app import dledger as dledger_app
@@ -45,11 +46,12 @@ def namesrv(
     process.set_up_logging()
     loaded = namesrv_app.load(config_file)
     beside = namesrv_app.load_controller(config_file, loaded)
-    chosen = tls_app.load(process.read_settings(config_file), tls.given())
+    given = process.read_settings(config_file)
+    chosen, access = tls_app.load(given, tls.given()), access_app.load_members(given)
     if print_all or print_important:
-        typer.echo(config.to_text(loaded, chosen.keys, important=not print_all), nl=False)
+        typer.echo(config.to_text(loaded, chosen.keys, access, important=not print_all), nl=False)
         return
-    raise typer.Exit(process.run(namesrv_app.serve(config_file, loaded, beside, chosen)))
+    raise typer.Exit(process.run(namesrv_app.serve(config_file, loaded, beside, chosen, access)))
 
 
 def broker(

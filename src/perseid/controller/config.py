@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perseid.base.config import Foreign, Refusal, option
-from perseid.base.original import METRICS, NETTY, NO_METRICS, NO_USERS
+from perseid.base.original import AUTH_CACHES, AUTH_CLASSES, METRICS, NETTY, NO_METRICS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +58,10 @@ REFUSED = (
 )
 
 FOREIGN = Foreign(
-    refused=REFUSED + NO_USERS,
-    ignored=(NO_METRICS,),
+    refused=REFUSED,
+    ignored=(NO_METRICS, *AUTH_CLASSES),
     meaningless=NETTY
+    | AUTH_CACHES
     | METRICS
     | {
         "controllerRequestThreadPoolQueueCapacity",

@@ -58,7 +58,7 @@ from perseid.raft.config import RaftConfig
 from perseid.raft.files import FileLog
 from perseid.raft.node import REQUESTS, Raft
 from perseid.raft.state import RaftEvent, Role
-from perseid.security.members import UNCERTIFIED
+from perseid.security.members import OPEN, UNCERTIFIED, Asks, Members
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_each, encode_response
 from perseid.wire.dledger import Code, Entry
@@ -83,8 +83,8 @@ class Controller:
     """A controller. StoreError, CorruptLog at `Start` when its files can't be read.
 
     `folder`: where the member's folder is, with a `/` at its end; `config_path`: where a changed configuration is
-    written (nowhere when that is None); `new_log` makes the log of the group's entries; `certified`: other controllers
-    have to show certificates.
+    written (nowhere when that is None); `new_log` makes the log of the group's entries; `members`: who may elect,
+    report and look, and who is taken for another controller.
     """
 
     def __init__(
@@ -97,10 +97,10 @@ class Controller:
         folder: str = "",
         config_path: str | None = None,
         new_log: type[FileLog] = FileLog,
-        certified: bool = False,
+        members: Members = OPEN,
     ) -> None:
         self.config = config
-        self._certified = certified
+        self._gate = members
         self._uncertified: set[ConnId] = set()
         """Connections on which nobody is taken for a controller."""
         self.now: Millis = 0
@@ -122,6 +122,8 @@ class Controller:
         self.tables.on_skipped = self._skipped
         self._members = frozenset(self.raft.member.peers.values())
         self._caller = Caller()
+        self._caller.sign = members.sign
+        self.raft.caller.sign, self.raft.stranger = members.sign, members.stranger
         self._config_path = config_path
         self.kept: Callable[[], Mapping[str, str]] = dict
         """Keys of the configuration's file that are not ours: they stay in it."""
@@ -352,6 +354,7 @@ class Controller:
         route = ROUTES.get(command.code)
         request = Request(conn, peer, command.code, command.opaque, command.is_oneway, body=command.body)
         try:
+            self._gate.admit(command, route.asks if route else Asks.SUPER, peer, self.now, self.note)
             if route is None:
                 text = f" request type {command.code} not supported"
                 raise RequestRefused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text)
@@ -377,7 +380,7 @@ class Controller:
             self._out += self._caller.handle(event, self.now)
             return
         self._peers[event.conn] = event.peer
-        if self._certified and not event.dialled and not event.certificate:
+        if self._gate.certified and not event.dialled and not event.certificate:
             self._uncertified.add(event.conn)
         self._feed(event)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perseid.base.config import Foreign, Ignored, Refusal, option
-from perseid.base.original import NETTY, NO_USERS
+from perseid.base.original import AUTH_CACHES, AUTH_CLASSES, NETTY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +44,13 @@ REFUSED = (
 )
 
 FOREIGN = Foreign(
-    refused=REFUSED + NO_USERS,
-    ignored=(Ignored("productEnvName", ("center",), "there is no other environment to ask (clusterTest)"),),
+    refused=REFUSED,
+    ignored=(
+        Ignored("productEnvName", ("center",), "there is no other environment to ask (clusterTest)"),
+        *AUTH_CLASSES,
+    ),
     meaningless=NETTY
+    | AUTH_CACHES
     | {
         "clientRequestThreadPoolNums",
         "clientRequestThreadPoolQueueCapacity",

@@ -42,6 +42,7 @@ from perseid.nameserver.kv import KVStore
 from perseid.nameserver.request import OK, Reply, Request
 from perseid.nameserver.routes import ROUTES
 from perseid.nameserver.tables import MinIdChange, RouteTables
+from perseid.security.members import OPEN, Asks, Members
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_all, encode_response
 from perseid.wire.headers.namesrv import NotifyMinBrokerIdChangeRequest
@@ -60,12 +61,21 @@ class NameServer:
     (nowhere when that is None)."""
 
     def __init__(
-        self, config: NameServerConfig, disk: Disk, *, kv_path: str = KV_PATH, config_path: str | None = None
+        self,
+        config: NameServerConfig,
+        disk: Disk,
+        *,
+        kv_path: str = KV_PATH,
+        config_path: str | None = None,
+        members: Members = OPEN,
     ) -> None:
+        """`members`: who may register brokers and change what clients are told."""
         self.config = config
         self.tables = RouteTables()
         self.kv = KVStore()
         self.caller = Caller()
+        self.caller.sign = members.sign
+        self._members = members
         self.now: Millis = 0
         self.started: Millis = 0
         self._disk = disk
@@ -174,6 +184,7 @@ class NameServer:
         request = Request(conn, peer, command)
         route = ROUTES.get(command.code)
         try:
+            self._members.admit(command, route.asks if route else Asks.SUPER, peer, self.now, self.note)
             if route is None:
                 text = f" request type {command.code} not supported"
                 raise RequestRefused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text)

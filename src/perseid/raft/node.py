@@ -89,6 +89,8 @@ UNKNOWN_VOTE = "?"
 """In the place of a vote that was lost: nobody's."""
 
 Later = Callable[[Millis], None]
+Stranger = Callable[[Command], str]
+"""Why whoever sent a request is no member of the cluster; nothing: it is one."""
 
 
 @dataclass(slots=True)
@@ -143,7 +145,8 @@ class Raft:
         self._checkpoint_path = folder + checkpoint.NAME
         self.applier = Applier(machine, log, folder, config.snapshot_threshold) if machine is not None else None
         """Gives the state machine what is committed, if there is one."""
-        self._caller = Caller(max_backoff_ms=MAX_BACKOFF_MS)
+        self.caller = Caller(max_backoff_ms=MAX_BACKOFF_MS)
+        """What other members are asked with."""
         self._out: list[Effect] = []
         self._election = Election(self, self.member, config, log, random)
         self._follower = Follower(self, self.member, config, log)
@@ -163,6 +166,8 @@ class Raft:
         self._checkpoint_at: Millis = 0
         self._checkpointed: tuple[int, int] | None = None
         self._conns: dict[ConnId, str] = {}
+        self.stranger: Stranger = lambda command: ""
+        """Who is one is not answered."""
         self._runs = runs()
 
     # ---- the machine ----
@@ -184,7 +189,7 @@ class Raft:
                 out.append(Stop(f"{event.path}: the disk failed at the end ({event.reason})"))
             return out
         if type(event) is Tick:  # the host's, in each of its turns
-            out += self._caller.tick(now)
+            out += self.caller.tick(now)
         elif isinstance(event, Frames):
             self._frames(event)
         elif isinstance(event, Reads):
@@ -201,13 +206,13 @@ class Raft:
             event.then(now)
         elif isinstance(event, Opened):
             self._conns[event.conn] = event.peer
-            out += self._caller.handle(event, now)
+            out += self.caller.handle(event, now)
         elif isinstance(event, Closed):
             self._conns.pop(event.conn, None)
-            out += self._caller.handle(event, now)
+            out += self.caller.handle(event, now)
             self._election.closed(event.conn, now)
         elif isinstance(event, ConnectFailed):
-            out += self._caller.handle(event, now)
+            out += self.caller.handle(event, now)
         elif isinstance(event, Resolved):
             self._admission.resolved(event)
         elif isinstance(event, DiskFailed) and event.path == self._checkpoint_path:
@@ -231,7 +236,7 @@ class Raft:
     def next_deadline(self) -> Millis | None:
         if self._ended:
             return None
-        calls = self._caller.next_deadline()
+        calls = self.caller.next_deadline()
         if not self._ready:
             return calls
         return soonest(
@@ -252,7 +257,7 @@ class Raft:
         assert (member.role is Role.LEADER) == (self.leader is not None), member
         assert member.role is not Role.FOLLOWER or self._follower.verified <= log.end
         assert member.role is not Role.LEADER or member.leader == member.self_id
-        self._caller.validate()
+        self.caller.validate()
 
     # ---- begin and end ----
 
@@ -396,7 +401,7 @@ class Raft:
 
         limit = timeout_ms or self.config.rpc_timeout_ms
         body = request.to_json() if isinstance(request, Message) else request
-        self._out += self._caller.call(self.member.peers[peer], code, None, body, self.now, limit, replied)
+        self._out += self.caller.call(self.member.peers[peer], code, None, body, self.now, limit, replied)
 
     def _believed(self, peer: str, code: int, response: M) -> M | None:
         """A member's answer; None when it names a term that no honest member could have."""
@@ -470,7 +475,7 @@ class Raft:
 
     def _command(self, conn: ConnId, command: Command) -> None:
         if command.is_response:
-            self._out += self._caller.answered(conn, command, self.now)
+            self._out += self.caller.answered(conn, command, self.now)
         elif not self._ended:
             self._serve(conn, command)
 
@@ -485,23 +490,28 @@ class Raft:
     def _serve(self, conn: ConnId, command: Command) -> None:
         """Answer one request. Whatever is well-formed gets a body: the original can't read any other answer."""
         opaque = command.opaque
+        peer = self._conns.get(conn, "")
 
         def answer(response: Message) -> None:
             self.emit(Write(conn, encode_response(opaque, HEADER_CODE, None, response.to_json())))
 
+        if why := self.stranger(command):
+            if self._admission.is_news(command.code, peer, self.now):
+                self.note("warning", f"{peer}: request {command.code} is refused, and its connection closed: {why}")
+            self.emit(Close(conn, why))
+            return
         row = REQUESTS.get(command.code)
         if row is None:
-            self.note("debug", f"request {command.code} of {self._conns.get(conn, '')} is unknown")
+            self.note("debug", f"request {command.code} of {peer} is unknown")
             return
         request_type, response_type, serve = row
         quick = self._runs.push(command.body) if command.code == DLedgerRequest.PUSH else None
         try:
             request: Any = quick or request_type.from_json(command.body)
         except RequestRefused as refused:
-            self.note("warning", f"{self._conns.get(conn, '')}: {refused.remark}")
+            self.note("warning", f"{peer}: {refused.remark}")
             answer(response_type(code=Code.UNEXPECTED_ARGUMENT))
             return
-        peer = self._conns.get(conn, "")
         if why := self._admission.refusal(command.code, request, peer, self.now):
             if self._admission.is_news(command.code, peer, self.now):
                 self.note("warning", f"{peer}: request {command.code} is refused: {why}")

@@ -1,8 +1,132 @@
-"""Who is a member of the cluster: what is said to peers that have not shown it."""
+"""Who is a member of the cluster: what name servers and controllers ask of a request, and of a connection.
+
+These know two users, both Super and both from their settings: the one that nodes sign as, and the initial one, for
+people. Nothing is stored, and there are no permissions: a row of their route table either is for everybody, or for
+these two. All others are users of brokers, which each broker keeps for itself.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from perseid.base.config import option
+from perseid.base.errors import ConfigError, RequestRefused
+from perseid.base.machine import Buffer, Millis
+from perseid.security import given
+from perseid.security.authentication import stranger
+from perseid.security.credentials import Credentials
+from perseid.security.users import SUPER, User, Users, refuse
+from perseid.wire.command import Command
+from perseid.wire.rpc import Fields
 
 UNCERTIFIED = (
     "only members of the cluster with a certificate are taken here; on the peer set tls.client.certPath, "
     "tls.client.keyPath, and haTls=true (replication) or useTLS=true (members of a group)"
 )
+TELL_MS = 60_000
+"""So often refusals are worth a line."""
+
+
+class Asks(Enum):
+    """What a request of a name server or a controller asks of whoever sends it."""
+
+    NOTHING = auto()
+    SUPER = auto()
+    """To be signed by a Super user."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberOptions:
+    """Of users, as they stand in the file of a name server or a controller. Names are those of AuthConfig."""
+
+    authentication_enabled: bool = False
+    """Requests have to be signed by one of the two users."""
+    authorization_enabled: bool = False
+    """No effect: both may do everything, and nobody else anything."""
+    init_authentication_user: str = option("", secret=True)
+    """`{"username":"…","password":"…"}`: for people."""
+    inner_client_authentication_credentials: str = option("", secret=True)
+    """`{"accessKey":"…","secretKey":"…"}`: what all nodes of the cluster sign with, this one, too."""
+    authentication_whitelist: str = ""
+    """Request codes, with commas between them, that need no signature."""
+
+
+EVERYBODY = MemberOptions()
+
+
+class Members:
+    """Those who may speak as members, at one node."""
+
+    def __init__(
+        self,
+        inner: Credentials | None = None,
+        initial: User | None = None,
+        *,
+        authenticates: bool = False,
+        unsigned: frozenset[int] = frozenset(),
+        certified: bool = False,
+    ) -> None:
+        """`inner`: what this node signs with; `authenticates`: requests of others have to be signed; `certified`:
+        members of our own group have to show certificates."""
+        self.authenticates = authenticates
+        self.certified = certified
+        self._sign = inner.sign if inner is not None else None
+        self._unsigned = unsigned
+        self._users = Users()
+        self._refused = 0
+        self._told_at: Millis | None = None
+        if initial is not None:
+            self._users.create(initial.name, initial.secret, SUPER, None)
+        if inner is not None:
+            self._users.delete(inner.access_key)
+            self._users.create(inner.access_key, inner.secret_key, SUPER, None)
+
+    @property
+    def sign(self) -> Callable[[Fields, Buffer], Fields] | None:
+        """Gives the fields of a request of ours; None: it is not signed."""
+        return self._sign
+
+    def stranger(self, command: Command) -> str:
+        """Why whoever sent this is no member; nothing: it is one, or nobody has to be."""
+        return stranger(command, self._users, self._unsigned) if self.authenticates else ""
+
+    def admit(self, command: Command, asks: Asks, peer: str, now: Millis, note: Callable[[str, str], None]) -> None:
+        """RequestRefused(16): whoever sent this may not. `note` is told now and then how many there were."""
+        why = "" if asks is Asks.NOTHING else self.stranger(command)
+        if not why:
+            return
+        self._refused += 1
+        if self._told_at is None or now - self._told_at >= TELL_MS:
+            count, self._refused, self._told_at = self._refused, 0, now
+            note("warning", f"requests refused: {count}, the last one code {command.code} of {peer}: {why}")
+        raise refuse(why)
+
+
+OPEN = Members()
+"""Everybody may do everything."""
+
+
+def members_of(options: MemberOptions, *, certified: bool = False) -> Members:
+    """ConfigError, with the setting's name and never its value, when something is not as it has to be."""
+    inner = given.inner_credentials(options.inner_client_authentication_credentials)
+    if options.authorization_enabled and not options.authentication_enabled:
+        raise ConfigError(
+            "authorizationEnabled=true: anybody could pass for any user; set authenticationEnabled=true, too"
+        )
+    if options.authentication_enabled and inner is None:
+        raise ConfigError(
+            "authenticationEnabled=true needs innerClientAuthenticationCredentials, the same on all nodes of the "
+            "cluster: what they sign with when they register, elect and report"
+        )
+    try:
+        return Members(
+            inner,
+            given.initial_user(options.init_authentication_user),
+            authenticates=options.authentication_enabled,
+            unsigned=given.codes("authenticationWhitelist", options.authentication_whitelist),
+            certified=certified,
+        )
+    except RequestRefused as refused:
+        raise ConfigError(f"initAuthenticationUser or innerClientAuthenticationCredentials: {refused.remark}") from None

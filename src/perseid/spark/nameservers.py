@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from perseid.base.errors import ConfigError
 from perseid.client.blocking import BlockingAdmin
-from perseid.client.errors import ClientError
+from perseid.client.errors import ClientError, ServerRefused
+from perseid.wire.codes import ResponseCode
 
 ANSWER_MS = 3000
 """Each address has so long to be reached, and as long again to answer."""
@@ -32,6 +33,8 @@ def _refusal(address: str) -> str:
     try:
         with BlockingAdmin(address, timeout_ms=ANSWER_MS) as admin:
             admin.cluster_info()
+    except ServerRefused as refused:
+        return "" if refused.code == ResponseCode.NO_PERMISSION else str(refused)  # it is there
     except ClientError as error:
         return str(error.__cause__ or error)
     return ""

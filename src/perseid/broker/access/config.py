@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
-
-import msgspec
 
 from perseid.base.config import option
 from perseid.base.errors import ConfigError
+from perseid.security import given
 from perseid.security.credentials import Credentials
 from perseid.security.sealed import KEY_BYTES
-from perseid.security.users import SUPER, User
-
-S = TypeVar("S", bound=msgspec.Struct)
-
-MAX_LISTED = 1_000
-"""Codes of a white list."""
+from perseid.security.users import User
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +43,6 @@ class AccessOptions:
     """Refusals that have lines; one more line says how many had none."""
 
 
-class _NameAndPassword(msgspec.Struct):
-    username: str
-    password: str
-
-
-class _Keys(msgspec.Struct, rename="camel"):
-    access_key: str
-    secret_key: str
-    security_token: str | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
     """The same, checked and taken apart."""
@@ -84,36 +66,14 @@ def access_of(options: AccessOptions, key: bytes = b"", audit: Callable[[bytes],
     """ConfigError, with the setting's name and never its value, when something is not as it has to be."""
     if options.authentication_enabled and len(key) != KEY_BYTES:
         raise ConfigError(f"authSecretKeyFile: {2 * KEY_BYTES} hexadecimal digits are wanted")
-    initial = _read(_NameAndPassword, "initAuthenticationUser", options.init_authentication_user)
-    inner = _read(_Keys, "innerClientAuthenticationCredentials", options.inner_client_authentication_credentials)
     return Access(
         authenticates=options.authentication_enabled,
         authorizes=options.authorization_enabled,
-        initial=None if initial is None else User(initial.username, initial.password, SUPER),
-        inner=None if inner is None else Credentials(inner.access_key, inner.secret_key, inner.security_token),
-        unsigned=_codes("authenticationWhitelist", options.authentication_whitelist),
-        permitted=_codes("authorizationWhitelist", options.authorization_whitelist),
+        initial=given.initial_user(options.init_authentication_user),
+        inner=given.inner_credentials(options.inner_client_authentication_credentials),
+        unsigned=given.codes("authenticationWhitelist", options.authentication_whitelist),
+        permitted=given.codes("authorizationWhitelist", options.authorization_whitelist),
         key=key,
         audit=audit,
         audited_refusals_per_second=options.audit_log_refusals_per_second,
     )
-
-
-def _read(kind: type[S], name: str, text: str) -> S | None:
-    if not text.strip():
-        return None
-    try:
-        found = msgspec.json.decode(text, type=kind)
-    except (ValueError, RecursionError):
-        found = None
-    if found is None or not all(value for value in msgspec.structs.astuple(found)[:2]):
-        fields = ",".join(f'"{one}":"…"' for one in kind.__struct_encode_fields__[:2])
-        raise ConfigError(f"{name}: {{{fields}}} is wanted, with values that are not empty")
-    return found
-
-
-def _codes(name: str, text: str) -> frozenset[int]:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if len(parts) > MAX_LISTED or not all(part.isdecimal() for part in parts):
-        raise ConfigError(f"{name}={text[:80]}: {MAX_LISTED} request codes at the most are wanted, with commas between")
-    return frozenset(int(part) for part in parts)

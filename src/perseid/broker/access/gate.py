@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
 from perseid.broker.access.audit import MESSAGING, Audit
 from perseid.broker.access.config import Access
@@ -17,8 +18,8 @@ from perseid.broker.kernel.request import Request
 from perseid.broker.kernel.route import Route
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
+from perseid.security.authentication import authenticated
 from perseid.security.policies import NO_POLICY, Asked, address_of
-from perseid.security.signature import ACCESS_KEY, is_signed
 from perseid.security.users import MAX_NAME_CHARS, User, Users, refuse
 from perseid.security.verdicts import Verdicts
 
@@ -60,16 +61,10 @@ class Gate:
         command = request.command
         if command.code in self._access.unsigned:
             return ""
-        name = command.ext.get(ACCESS_KEY)
-        if not name:
-            raise self._refusal(request, "username cannot be null.")
-        user = self._users.get(name)
-        if user is None:
-            raise self._refusal(request, f"User:{name[:MAX_NAME_CHARS]} is not found.")
-        self._check_enabled(request, user)
-        if not is_signed(user.secret, command.ext, command.body, command.version):
-            raise self._refusal(request, "check signature failed.")
-        return name
+        try:
+            return authenticated(command, self._users).name
+        except RequestRefused as refused:
+            raise self._refusal(request, refused.remark) from None
 
     def _check_enabled(self, request: Request, user: User) -> None:
         if not user.is_enabled:

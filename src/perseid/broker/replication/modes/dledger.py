@@ -6,7 +6,9 @@ else is waited for. There is no HA stream.
 
 from __future__ import annotations
 
-from perseid.base.machine import Millis, Resolved
+from collections.abc import Callable
+
+from perseid.base.machine import Buffer, Millis, Resolved
 from perseid.broker.kernel.capability import Capability, Step, Timer
 from perseid.broker.kernel.roles import RoleHook
 from perseid.broker.replication.awaited_nodes import Quorum
@@ -15,6 +17,8 @@ from perseid.broker.replication.modes.mode import LaterPorts, ModePorts, Replica
 from perseid.broker.replication.new_master import LostTopics
 from perseid.raft.state import RaftEvent
 from perseid.replication.config import ReplicationConfig
+from perseid.wire.command import Command
+from perseid.wire.rpc import Fields
 
 
 class DLedger(ReplicationMode):
@@ -31,6 +35,9 @@ class DLedger(ReplicationMode):
             minInSyncReplicas="this broker has no controller",
             inSyncReplicas="a quorum of the group has each message",
         )
+
+    def guard(self, sign: Callable[[Fields, Buffer], Fields] | None, stranger: Callable[[Command], str]) -> None:
+        self.member.raft.caller.sign, self.member.raft.stranger = sign, stranger
 
     def join(self, ports: LaterPorts) -> None:
         super().join(ports)

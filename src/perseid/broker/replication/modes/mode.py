@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from perseid.base.errors import RequestRefused
-from perseid.base.machine import Millis
+from perseid.base.machine import Buffer, Millis
 from perseid.broker.consume.offsets import ConsumerOffsets
 from perseid.broker.kernel.acks import Acks
 from perseid.broker.kernel.capability import Capability
@@ -46,9 +46,10 @@ from perseid.replication.sender import Connected
 from perseid.store.store import MessageStore
 from perseid.wire.bodies import HAConnectionRuntimeInfo
 from perseid.wire.codes import ResponseCode
+from perseid.wire.command import Command
 from perseid.wire.controller import Epoch, SyncStateSet
 from perseid.wire.headers.controller import NotifyBrokerRoleChangedRequest
-from perseid.wire.rpc import Caller
+from perseid.wire.rpc import Caller, Fields
 
 SYNC_MASTER = "SYNC_MASTER"
 WAITS_FOR_NO_SLAVE = (
@@ -109,6 +110,10 @@ class ReplicationMode:
         self.config = config
         self.store = store
         self.acting: ActsForMaster = NobodyActs()
+
+    def guard(self, sign: Callable[[Fields, Buffer], Fields] | None, stranger: Callable[[Command], str]) -> None:
+        """Of a group whose members ask each other: `sign` what is asked, and answer no stranger. Elsewhere nothing:
+        the HA stream has no requests."""
 
     def join(self, ports: LaterPorts) -> None:
         """Take the parts that are told by other brokers, and copy from them."""
