@@ -51,7 +51,7 @@ def test_each_name_has_its_place(rig: Rig) -> None:
 def test_each_place_has_its_name_in_one_mode_at_least(tmp_path: Path) -> None:
     modes = [names_of(rig_of(mode, tmp_path / mode)) for mode in MODES]
     unused = {name for order in modes[0] for name in order if not any(name in named[order] for named in modes)}
-    of_users = {USERS_PATH, ACLS_PATH}
+    of_users = {USERS_PATH, ACLS_PATH, "audit"}
     assert unused == {"config/lmqConsumerOffset.json"} | of_users, "which take another one's place, or need users"
 
 
