@@ -23,7 +23,7 @@
  *   --readers N         (0)   --read-topic T                    --idle N       (0), --at-once N of them opened at a time
  *   --tls 1             on all connections; whose certificate it is, is not asked
  *   --access-key U, --secret-key S      each request is signed
- *   --warm S            not measured, first (1)                 --seconds S    measured (5)
+ *   --warm S            not measured, first (1)                 --seconds S    measured (5); SIGUSR1 ends each at once
  *   --pids A,B          processes whose CPU and memory is the server's
  *
  * A connection is a closed loop of `window` requests: each answer is followed by the next request, all that one
@@ -42,6 +42,7 @@
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,6 +76,7 @@ static int connection_count;
 static Slot *slots;     /* a connection owns `window` of them from `first_slot` on */
 static int *free_slots; /* a stack for each connection, at the same place */
 static int slot_count, epoll_fd, timer_fd = -1;
+static volatile sig_atomic_t told; /* to go on to the measured time, or to end it */
 static int shaking; /* connections whose TLS handshake is not over */
 
 static bool measuring, sending, stopped;
@@ -392,9 +394,16 @@ static void open_connection(Role role, int number) {
     flush_out(c);
 }
 
+static void tell(int number) {
+    (void)number;
+    told = 1;
+}
+
 static bool nothing_owed(void) { return !owed && !shaking; }
 static bool all_sent(void) { return all_issued() && !owed; }
+static bool warm(void) { return told || all_sent(); }
 static bool all_read(void) { return options.readers && options.mode == SEND && !readers_left; }
+static bool measured_all(void) { return told || (options.messages ? all_sent() : all_read()); }
 static bool all_delivered(void) {
     int64_t groups = (options.readers + options.queues - 1) / options.queues;
     return delivered_from_start >= sent_from_start * groups;
@@ -461,12 +470,13 @@ static void run(void) {
     prepare();
     sending = true;
     start_all();
-    if (!options.messages) serve(later(options.warm), all_sent);
+    if (!options.messages) serve(later(options.warm), warm);
+    told = 0;
     double own = own_cpu(), server = server_cpu(), machine = machine_cpu();
     int64_t began = clock_ns();
     measuring = true;
     start_all();
-    serve(options.messages ? INT64_MAX : later(options.seconds), options.messages ? all_sent : all_read);
+    serve(options.messages ? INT64_MAX : later(options.seconds), measured_all);
     measuring = false;
     double wall = (double)(clock_ns() - began) / 1e9;
     own = own_cpu() - own;
@@ -585,6 +595,7 @@ int main(int argc, char **argv) {
     for (int role = 0; role < IDLER; role++) latency[role] = new_histogram();
     epoll_fd = epoll_create1(0);
     make_send_template();
+    signal(SIGUSR1, tell);
     run();
     return errors ? 1 : 0;
 }

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from perseid.base.machine import Close, Closed, Connect, ConnectFailed, Frames, Opened, Write
+from perseid.net.connection import Connection
 from perseid.net.driver import Driver, Listener
 from perseid.net.limits import Limits
 from perseid.security.certificates import client_context, server_context
@@ -322,7 +323,7 @@ def test_more_handshakes_than_may_be_under_way(run: Any, caplog: pytest.LogCaptu
 def test_many_handshakes_at_once_are_all_done(run: Any) -> None:
     async def main() -> None:
         node = Node(Frames=echo)
-        async with Secured(node, limits=Limits(handshakes_a_turn=2)) as it:
+        async with Secured(node, limits=Limits(handshakes_us=0)) as it:
             pairs = await asyncio.gather(*(it.dial_tls() for _ in range(40)))
             for pair in pairs:
                 await echoed(*pair)
@@ -331,9 +332,42 @@ def test_many_handshakes_at_once_are_all_done(run: Any) -> None:
     run(main())
 
 
+def test_handshakes_leave_each_turn_to_others_when_their_time_is_up(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, shaken, all_shaken = 0, [], asyncio.Event()
+    shake, end_of_turn = Connection.shake, Driver._end_of_turn
+
+    def seen(connection: Connection) -> None:
+        shaken.append(turns)
+        shake(connection)
+        if len(shaken) == 20:
+            all_shaken.set()
+
+    def ended_turn(driver: Driver) -> None:
+        nonlocal turns
+        turns += 1
+        end_of_turn(driver)
+
+    monkeypatch.setattr(Connection, "shake", seen)
+    monkeypatch.setattr(Driver, "_end_of_turn", ended_turn)
+
+    async def main(handshakes_us: int) -> None:
+        async with Secured(Node(Frames=echo), limits=Limits(handshakes_us=handshakes_us)) as it:
+            peers = [await it.dial() for _ in range(20)]
+            for _, writer in peers:
+                writer.write(b"\x16\x03\x01\x02\x00\x01")
+            await asyncio.wait_for(all_shaken.wait(), DEADLINE)
+
+    run(main(0))
+    assert len(set(shaken)) == len(shaken) == 20
+    shaken.clear()
+    all_shaken = asyncio.Event()
+    run(main(10_000_000))
+    assert len(set(shaken)) < len(shaken) == 20, "they came together"
+
+
 def test_a_peer_that_leaves_while_its_handshake_waits(run: Any) -> None:
     async def main() -> None:
-        async with Secured(Node(Frames=echo), limits=Limits(handshakes_a_turn=1)) as it:
+        async with Secured(Node(Frames=echo), limits=Limits(handshakes_us=0)) as it:
             for _ in range(5):
                 _, writer = await it.dial()
                 writer.write(b"\x16\x03\x01\x02\x00\x01")

@@ -481,9 +481,12 @@ class Driver:
         return ""
 
     def _shake_some(self) -> None:
-        for _ in range(min(len(self._shakes), self.limits.handshakes_a_turn)):
+        until_ns = time.monotonic_ns() + self.limits.handshakes_us * 1_000
+        while self._shakes:
             self.now()
             self._shakes.popleft().shake()
+            if time.monotonic_ns() >= until_ns:
+                break
         if self._shakes:
             self._loop.call_soon(self._shake_some)
 

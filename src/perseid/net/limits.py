@@ -30,9 +30,9 @@ class Limits:
     handshakes: int = 2_048
     """TLS handshakes under way on all listeners, at some 50 KB each; the connection that begins the next is closed."""
 
-    handshakes_a_turn: int = 8
-    """Begun in one turn of the event loop, at about a millisecond each: when many come at once, they wait rather than
-    those who are connected."""
+    handshakes_us: int = 2_000
+    """After so long, in microseconds, one turn of the event loop begins no more of them (each takes half a millisecond,
+    with a large RSA key several): when many come at once, they wait rather than those who are connected."""
 
     turn_bytes: int = 1024 * 1024
     """Of what was read in one turn of the event loop; more is handed to the node before the turn ends."""
