@@ -10,7 +10,7 @@ from perseid.base.errors import ConfigError
 from perseid.base.machine import Frames, Opened, SaveState, Start, Write
 from perseid.controller.node import LISTENER, Controller
 from perseid.nameserver.node import NameServer
-from perseid.security.members import MemberOptions, members_of
+from perseid.security.members import members_of
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import Command, decode, encode_request
 
@@ -159,12 +159,3 @@ def test_users_without_what_nodes_sign_with_are_refused(tmp_path: Path) -> None:
     ):
         broker.load(write(tmp_path, group + "authenticationEnabled=true\n"))
     assert broker.load(write(tmp_path, group + "authenticationEnabled=true\n" + INNER)).access.authentication_enabled
-
-
-def test_an_open_name_server_or_controller_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    access.warn_if_strangers_may("name server", "0.0.0.0", 9876, MemberOptions())
-    assert "name server: whoever reaches 0.0.0.0:9876 may say which brokers there are" in caplog.text
-    caplog.clear()
-    access.warn_if_strangers_may("controller", "127.0.0.1", 9878, MemberOptions())
-    access.warn_if_strangers_may("controller", "0.0.0.0", 9878, MemberOptions(authentication_enabled=True))
-    assert not caplog.records

@@ -16,6 +16,7 @@ from perseid.base.errors import ConfigError
 from perseid.broker.access.config import Access, AccessOptions, access_of
 from perseid.security.members import MemberOptions
 from perseid.security.sealed import KEY_BYTES
+from perseid.security.tls_settings import DEFAULT, Chosen
 
 log = logging.getLogger("perseid.access")
 
@@ -41,13 +42,13 @@ def load_members(settings: Mapping[str, Setting]) -> MemberOptions:
     return build(MemberOptions, settings)
 
 
-def warn_if_strangers_may(what: str, host: str, port: int, options: MemberOptions) -> None:
+def warn_if_strangers_may(what: str, host: str, port: int, options: MemberOptions, tls: Chosen) -> None:
     """One line, where everybody who reaches the machine is taken for a member of the cluster."""
-    if not options.authentication_enabled and not _is_loopback(host):
+    if not options.authentication_enabled and not tls.certified_alone and not _is_loopback(host):
         log.warning(
             "%s: whoever reaches %s:%d may say which brokers there are, and change settings: set "
-            "authenticationEnabled=true and innerClientAuthenticationCredentials, or bindAddress=127.0.0.1 "
-            "(docs/security.md)",
+            "authenticationEnabled=true and innerClientAuthenticationCredentials, or tls.server.mode=enforcing and "
+            "tls.server.need.client.auth=require, or bindAddress=127.0.0.1 (docs/security.md)",
             what, host, port,
         )  # fmt: skip
 
@@ -112,20 +113,24 @@ def _read(path: Path) -> bytes:
     return key
 
 
-def warn_if_open(what: str, host: str, port: int, options: AccessOptions) -> None:
+def warn_if_open(what: str, host: str, port: int, options: AccessOptions, tls: Chosen) -> None:
     """One line, where everybody who reaches the machine may do everything."""
-    if not options.authentication_enabled and not _is_loopback(host):
+    if not options.authentication_enabled and not tls.certified_alone and not _is_loopback(host):
         log.warning(
             "%s: whoever reaches %s:%d may read, write and administer: set authenticationEnabled=true, "
-            "authorizationEnabled=true and initAuthenticationUser, or bindAddress=127.0.0.1 (docs/security.md)",
+            "authorizationEnabled=true and initAuthenticationUser, or tls.server.mode=enforcing and "
+            "tls.server.need.client.auth=require, or bindAddress=127.0.0.1 (docs/security.md)",
             what, host, port,
         )  # fmt: skip
 
 
-def warn_if_ha_is_open(host: str, port: int, options: AccessOptions, *, members_alone: bool) -> None:
-    """One line, where requests have to be signed, and whoever reaches the HA port may copy all messages: its stream has
-    nothing to sign. `members_alone`: others are turned away there."""
-    if options.authentication_enabled and not members_alone and not _is_loopback(host):
+def warn_if_ha_is_open(
+    host: str, port: int, options: AccessOptions, *, members_alone: bool, tls: Chosen = DEFAULT
+) -> None:
+    """One line, where clients have to say who they are, and whoever reaches the HA port may copy all messages: its
+    stream has nothing to sign. `members_alone`: others are turned away there."""
+    closed = options.authentication_enabled or tls.certified_alone
+    if closed and not members_alone and not _is_loopback(host):
         log.warning(
             "HA port %s:%d: whoever reaches it may copy all messages, without a signature: set haTls=true, "
             "tls.server.authClient=true, tls.server.need.client.auth=require and tls.server.trustCertPath, or let "

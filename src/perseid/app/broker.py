@@ -197,12 +197,13 @@ def build(
 async def serve(loaded: Loaded) -> int:
     """Run until told to end; the exit code."""
     broker = loaded.broker
-    access_app.warn_if_open("broker", loaded.process.bind_address, broker.listen_port, loaded.access)
+    access_app.warn_if_open("broker", loaded.process.bind_address, broker.listen_port, loaded.access, loaded.tls)
     tls = ProcessTls(loaded.tls, (broker.broker_ip1,))
     if not broker.enable_dleger_commit_log:
         access_app.warn_if_ha_is_open(
-            loaded.process.bind_address, loaded.ha_port, loaded.access, members_alone=loaded.knows_slaves
-        )
+            loaded.process.bind_address, loaded.ha_port, loaded.access,
+            members_alone=loaded.knows_slaves, tls=loaded.tls,
+        )  # fmt: skip
     node, running = build(loaded, tls=tls)
 
     async def ready() -> None:

@@ -126,7 +126,8 @@ def announcement(loaded: Loaded) -> str:
 
 async def serve(loaded: Loaded) -> int:
     """Run until told to end; the exit code."""
-    access_app.warn_if_strangers_may("controller", loaded.own.bind_address, _port(loaded.raft), loaded.access)
+    host, port = loaded.own.bind_address, _port(loaded.raft)
+    access_app.warn_if_strangers_may("controller", host, port, loaded.access, loaded.tls)
     tls = ProcessTls(loaded.tls)
     _, running = build(loaded, tls=tls)
 

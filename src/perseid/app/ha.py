@@ -109,10 +109,10 @@ def plan(
     ports = [controller_port + CONTROLLER_STEP * n if controller_port else free_port() for n in range(CONTROLLERS)]
     controllers = ";".join(f"{HOST}:{port}" for port in ports)
     peers = ";".join(f"n{number}-{HOST}:{port}" for number, port in enumerate(ports))
-    tls: Mapping[str, object] = {} if secured is None else secured.tls
-    more = {**tls, **({} if secured is None else secured.broker), **(settings or {})}
-    members = [_name_server(data, number, address, tls) for number, address in enumerate(name_servers, 1)]
-    members += [_controller(data, number, port, peers, tls) for number, port in enumerate(ports)]
+    all_of_them = {} if secured is None else {**secured.tls, **secured.members}
+    more = {**all_of_them, **({} if secured is None else secured.broker), **(settings or {})}
+    members = [_name_server(data, number, address, all_of_them) for number, address in enumerate(name_servers, 1)]
+    members += [_controller(data, number, port, peers, all_of_them) for number, port in enumerate(ports)]
     for number in range(1, replicas + 1):
         port = broker_port + BROKER_STEP * (number - 1) if broker_port else free_port(BROKER_PORTS)
         members.append(_broker(data, number, port, namesrv, controllers, more))

@@ -34,15 +34,20 @@ class Secured:
     nodes: Credentials
 
     @property
-    def broker(self) -> Mapping[str, str]:
-        """Settings of brokers, besides."""
+    def members(self) -> Mapping[str, str]:
+        """Settings of name servers and controllers, besides."""
         first = {"username": self.user.access_key, "password": self.user.secret_key}
         inner = {"accessKey": self.nodes.access_key, "secretKey": self.nodes.secret_key}
         return {
-            "authenticationEnabled": "true", "authorizationEnabled": "true",
-            "initAuthenticationUser": json.dumps(first), "innerClientAuthenticationCredentials": json.dumps(inner),
-            "authSecretKeyFile": str(self.path("secret.key")),
+            "authenticationEnabled": "true", "initAuthenticationUser": json.dumps(first),
+            "innerClientAuthenticationCredentials": json.dumps(inner),
         }  # fmt: skip
+
+    @property
+    def broker(self) -> Mapping[str, str]:
+        """Settings of brokers, besides."""
+        more = {"authorizationEnabled": "true", "authSecretKeyFile": str(self.path("secret.key"))}
+        return {**self.members, **more}
 
     @property
     def client(self) -> ClientTls:

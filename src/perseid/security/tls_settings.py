@@ -138,6 +138,11 @@ class Chosen:
         return self.takes and not self.made and self.keys.auth_client and self.keys.need_client_auth != NONE
 
     @property
+    def certified_alone(self) -> bool:
+        """Nobody is taken without a certificate, nor without TLS."""
+        return self.certifies and self.mode is Mode.ENFORCING and self.keys.need_client_auth == REQUIRE
+
+    @property
     def certified_ha(self) -> bool:
         """Only slaves with a certificate are taken at the HA port."""
         return self.keys.ha and self.certifies
