@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from perseid.base.errors import RemoteProtocolError
+from perseid.controller.node import Controller
 from perseid.security.tls import HANDSHAKE, Mode, State, Tls
 from perseid.sim import coverage, secured, security
 from perseid.sim.models.registry import MODELS
@@ -53,9 +54,19 @@ def test_a_seed_with_tls_keeps_all_promises(seed: int) -> None:
     assert security.has_tls("broker", seed) and not result.failure, result.failure
 
 
+@pytest.mark.sim
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "seed"), [("raft", 26), ("dledger", 9), ("ha", 9)])
+def test_a_seed_of_a_group_with_tls_keeps_all_promises(model: str, seed: int) -> None:
+    result = MODELS[model].run(seed)
+    assert security.has_tls(model, seed) and not result.failure, result.failure
+    assert result.counts["TLS handshake"] > 100 and result.counts["a server's certificate refused"]
+
+
 def test_a_few_seeds_have_it() -> None:
     for model in security.TLS:
         assert 16 <= sum(security.has_tls(model, seed) for seed in range(240)) <= 24
+    for model in security.USERS:
         assert any(security.has_tls(model, seed) and security.has_users(model, seed) for seed in range(48))
 
 
@@ -141,6 +152,10 @@ def any_server_is_believed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(secured, "client_context", lambda **more: right(**{**more, "verify": False}))
 
 
+def anybody_is_taken_for_a_controller(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Controller, "_check_member", lambda self, conn: None)
+
+
 DEFECTS: dict[Patch, tuple[int, str]] = {
     a_port_that_demands_tls_takes_plain_bytes: (11, "a port that demands TLS takes nothing else"),
     ready_before_the_handshake_is: (9, "a connection that was begun goes on"),
@@ -148,9 +163,12 @@ DEFECTS: dict[Patch, tuple[int, str]] = {
     what_is_sent_is_not_sealed: (9, "nothing leaves in the clear"),
     certificates_of_clients_are_wished_for: (9, "who shows no certificate that is trusted stays outside"),
     anybody_is_taken_for_a_slave: (153, "who shows no certificate that is trusted stays outside"),
+    anybody_is_taken_for_a_controller: (35, "a stranger learns nothing"),
     any_server_is_believed: (9, "nobody goes on with who can't show that it is the server"),
 }
 """Each with the first seed that finds it, and the promise that it breaks."""
+OF_MODEL = {anybody_is_taken_for_a_controller: "ha"}
+"""Whose seed that is, if it is none of `broker`."""
 
 
 @pytest.mark.sim
@@ -159,5 +177,5 @@ DEFECTS: dict[Patch, tuple[int, str]] = {
 def test_a_planted_defect_is_found(monkeypatch: pytest.MonkeyPatch, defect: Patch) -> None:
     seed, promise = DEFECTS[defect]
     defect(monkeypatch)
-    result = MODELS["broker"].run(seed)
+    result = MODELS[OF_MODEL.get(defect, "broker")].run(seed)
     assert (result.failure or "").startswith(promise), result.failure

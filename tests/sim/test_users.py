@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from perseid.broker import composition
 from perseid.broker.access.gate import Gate
 from perseid.broker.access.tables import AclTable
 from perseid.broker.kernel.request import Request
 from perseid.broker.kernel.route import Route
 from perseid.security import authentication
+from perseid.security.members import Members
 from perseid.security.policies import Acl
 from perseid.security.verdicts import Verdicts
 from perseid.sim import security
@@ -35,6 +37,14 @@ def a_verdict_that_outlives_its_policy(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Verdicts, "forget", lambda self: None)
 
 
+def an_allowance_that_outlives_its_policy(patch: pytest.MonkeyPatch) -> None:
+    def forget(self: Verdicts) -> None:
+        for key in [key for key, why_not in self._known.items() if why_not]:
+            del self._known[key]
+
+    patch.setattr(Verdicts, "forget", forget)
+
+
 def a_signature_that_nobody_compares(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(authentication, "is_signed", lambda *given: True)
 
@@ -51,13 +61,26 @@ def a_revocation_that_is_not_saved(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AclTable, "put", put)
 
 
+def a_name_server_that_asks_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Members, "stranger", lambda self, command: "")
+
+
+def a_group_that_takes_anybody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(composition, "stranger", lambda *given: "")
+
+
 DEFECTS: dict[Patch, tuple[int, str]] = {
     a_code_without_a_check: (23, "who does not sign is not served"),
     a_verdict_that_outlives_its_policy: (23, "who "),
+    an_allowance_that_outlives_its_policy: (23, "who may not is not served"),
     a_signature_that_nobody_compares: (23, "who does not sign is not served"),
-    a_revocation_that_is_not_saved: (3191, "who may not is not served"),
+    a_revocation_that_is_not_saved: (525, "who may not is not served"),
+    a_name_server_that_asks_nobody: (9, "who does not sign is not served"),
+    a_group_that_takes_anybody: (9, "who does not sign is not served"),
 }
 """Each with the first seed that finds it, and the promise that it breaks."""
+OF_MODEL = {a_group_that_takes_anybody: "dledger"}
+"""Whose seed that is, if it is none of `broker`."""
 
 
 @pytest.mark.sim
@@ -72,7 +95,7 @@ def test_a_seed_with_users_keeps_all_promises() -> None:
 def test_a_planted_defect_is_found(monkeypatch: pytest.MonkeyPatch, defect: Patch) -> None:
     seed, promise = DEFECTS[defect]
     defect(monkeypatch)
-    result = MODELS["broker"].run(seed)
+    result = MODELS[OF_MODEL.get(defect, "broker")].run(seed)
     assert promise in (result.failure or ""), result.failure
 
 

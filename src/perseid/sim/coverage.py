@@ -290,6 +290,7 @@ RAFT_EXPECTED = {
     "faults": [f"fault {name}" for name in RAFT_KINDS],
     "states": list(RAFT_STATES),
     "answers": [f"answer {name}" for name in RAFT_ANSWERS],
+    "TLS": list(TLS_STATES),
 }
 
 DLEDGER_EXPECTED = {
@@ -316,6 +317,8 @@ DLEDGER_EXPECTED = {
         f"answer {name}"
         for name in ("PULL_NOT_FOUND", "SERVICE_NOT_AVAILABLE", "SUCCESS", "SYSTEM_BUSY", "SYSTEM_ERROR")
     ],
+    **SECURITY,
+    "members": ["member without a signature refused"],
 }
 """Of brokers in a group."""
 
@@ -462,6 +465,8 @@ HA_EXPECTED = {
     "modes": [f"mode: {words}" for words in HA_MODES],
     "states": list(HA_STATES),
     "answers": list(HA_ANSWERS),
+    **SECURITY,
+    "members": ["a controller without a certificate refused", "member without a signature refused"],
 }
 """Of controllers and the brokers under them."""
 

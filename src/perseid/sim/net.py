@@ -231,7 +231,8 @@ class Network:
         at = RECORD_HEAD + self.random.below(len(sealed) - RECORD_HEAD)
         length = RECORD_HEAD + int.from_bytes(sealed[3:RECORD_HEAD], "big")
         at = min(at, length - 1)  # of the first record
-        self.scheduler.after(US_PER_S, self._has_ended, end, end.arrives_us + 2 * SPIKE_US[1])
+        arrived_us = max(end.arrives_us, self.scheduler.now_us) + 2 * SPIKE_US[1]
+        self.scheduler.after(US_PER_S, self._has_ended, end, arrived_us)
         return sealed[:at] + bytes((sealed[at] ^ 1 << self.random.below(8),)) + sealed[at + 1 :]
 
     def _has_ended(self, end: End, arrived_us: int) -> None:

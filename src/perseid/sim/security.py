@@ -7,11 +7,16 @@ OF_SEEDS = 48
 BOTH = (9, 26)
 TLS: dict[str, tuple[int, ...]] = {
     "broker": (11, 35, *BOTH),
+    "raft": (19, 26, 35, 45),
+    "dledger": (11, 35, *BOTH),
+    "ha": (15, 35, *BOTH),
 }
 USERS: dict[str, tuple[int, ...]] = {
     "broker": (23, 45, *BOTH),
+    "dledger": (23, 45, *BOTH),
+    "ha": (33, 45, *BOTH),
 }
-"""`broker` stands for `acting`, too."""
+"""`broker` stands for `acting`, too; a Raft group alone has no users."""
 
 
 def has_tls(model: str, seed: int) -> bool:
@@ -21,4 +26,4 @@ def has_tls(model: str, seed: int) -> bool:
 
 def has_users(model: str, seed: int) -> bool:
     """Do a seed's brokers ask for signatures?"""
-    return seed % OF_SEEDS in USERS[model]
+    return seed % OF_SEEDS in USERS.get(model, ())

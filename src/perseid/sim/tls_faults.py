@@ -6,6 +6,7 @@ trusts any more; some say half a handshake and wait. What must not happen then `
 
 from __future__ import annotations
 
+from perseid.controller.node import LISTENER as CONTROLLER
 from perseid.raft.node import LISTENER as GROUP
 from perseid.replication.receiver import LISTENER as HA
 from perseid.sim.net import End, Network
@@ -14,19 +15,23 @@ from perseid.sim.scheduler import US_PER_MS, Stream
 from perseid.sim.secured import PLAIN, STEPS, Dress, Secured
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import encode_request
+from perseid.wire.dledger import DLedgerRequest, HeartBeatRequest
 
 TIMES = (2, 4)
 """How often each kind strikes."""
 LASTS_MS = (300, 4_000)
 STRANGERS = (2, 6)
 """At once."""
-AT_MEMBERS = 0.5
-"""So many of them come to ports of members."""
+AT_MEMBERS, CLAIMS = 0.5, 0.7
+"""So many of them come to ports of members; so many of those that get through to a controller speak as one."""
 HALF = 0.3
 """So many of those that speak plainly say the first half of a handshake."""
 HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 """How each client's first TLS record begins."""
+BEAT = encode_request(DLedgerRequest.HEART_BEAT, 1, None, HeartBeatRequest(group="g", remote_id="n0").to_json())
+"""As a controller, or a member of a group, says it."""
 ASKED = (RequestCode.GET_BROKER_CONFIG, RequestCode.GET_BROKER_RUNTIME_INFO, RequestCode.GET_BROKER_CLUSTER_INFO)
+MEMBERS = (HA, GROUP, CONTROLLER)
 IP = "10.9.8.7"
 
 
@@ -109,7 +114,7 @@ class TlsFaults:
 
     def _comes(self) -> None:
         listeners = self.network.listeners
-        of_members = sorted(each for each, (_, name) in listeners.items() if name in (HA, GROUP))
+        of_members = sorted(each for each, (_, name) in listeners.items() if name in MEMBERS)
         if self.scheduler.chosen.healed_us is None and listeners:
             at_members = bool(of_members) and self.random.random() < AT_MEMBERS
             Stranger(self, self.random.choice(of_members if at_members else sorted(listeners)))
@@ -132,8 +137,11 @@ class Stranger:
 
     def __init__(self, faults: TlsFaults, address: str) -> None:
         self._random, self._network = faults.random, faults.network
-        self._is_ha = self._network.listeners[address][1] == HA
         self._dress: Dress = self._random.choice(faults.tls.strangers())
+        self._is_ha = self._network.listeners[address][1] == HA
+        certified = faults.tls.certified(GROUP) and self._network.listeners[address][1] == CONTROLLER
+        self._claims = certified and self._dress.ca is None and self._random.random() < CLAIMS
+        """It says that it is a controller, where these have certificates."""
         self._network.machines[IP] = self.name
         self._network.dial(self, IP, address, stranger=self._dress)
 
@@ -141,6 +149,8 @@ class Stranger:
         """It thinks that it has got in."""
         if self._dress is PLAIN and self._random.random() < HALF:
             data = HELLO[: self._random.randint(1, len(HELLO))]
+        elif self._claims:
+            data = BEAT
         elif self._is_ha:
             data = self._random.randbytes(self._random.randrange(1, 40))
         else:
@@ -153,8 +163,10 @@ class Stranger:
         link = end.link
         assert link is not None
         is_let_in = (not link.demands_tls) if self._dress.plain else link.begun
-        if not is_let_in:
+        if not is_let_in or self._claims:
             raise Violation("a stranger learns nothing", f"{self._dress.name}: {len(frames)} bytes from {end.other}")
 
-    def closed(self, end: End, reason: str) -> None: ...
+    def closed(self, end: End, reason: str) -> None:
+        if self._claims and "without a certificate" in reason:
+            self._network.count("a controller without a certificate refused")
 

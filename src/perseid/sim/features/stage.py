@@ -59,6 +59,8 @@ class Stage:
         self.port = port
         self.brokers = brokers
         """Machines that a client may take for the master."""
+        self.offices: list[str] = []
+        """Addresses of name servers and controllers."""
         self.trusts: Callable[[NodeDriver], bool] = lambda driver: True
         """Does what this broker answers now hold, as far as its mode promises?"""
         self.master: Callable[[], NodeDriver | None] = lambda: None

@@ -32,7 +32,7 @@ from perseid.sim.scheduler import US_PER_MS, Scheduler
 from perseid.sim.secured import Secured
 from perseid.sim.security import has_tls, has_users
 from perseid.sim.selection import WHOLE, Selection
-from perseid.sim.users import ACCESS, ROOT
+from perseid.sim.users import ACCESS, ROOT, members
 from perseid.store.config import ASYNC_FLUSH, SYNC_FLUSH, StoreConfig
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import Command
@@ -114,6 +114,7 @@ class Cluster:
             "namesrv", NAMESRV_IP, self.scheduler, self.network, self._build_namesrv, {"main": NAMESRV_PORT}, self.count
         )
         self.stage = Stage(self, self.broker_name, BROKER_PORT, lambda: [self.broker])
+        self.stage.offices = [self.namesrv_address]
         self.stage.master = lambda: self.broker
         self.stage.log_start = lambda: self.log_start() if self.broker.machine is not None else 0
         self.checkers = Checkers(self, self._file_deleted)
@@ -243,7 +244,7 @@ class Cluster:
             support_acting_master=acting is not None,
             notify_min_broker_id_changed=acting is not None and acting.notices,
         )
-        return NameServer(config, disk)
+        return NameServer(config, disk, members=members(authenticates=self.access is not None))
 
     # ---- life ----
 

@@ -157,7 +157,9 @@ class Client:
         self.group.operations += 1
         self._number += 1
         timer = self.scheduler.after(TIMEOUT_MS * US_PER_MS, self._late)
-        self._call = encode_request(code, self._number, header, body), self._number, answered, timer
+        signs = self.group.signs
+        signed = header if signs is None else signs.sign(header, body)
+        self._call = encode_request(code, self._number, signed, body), self._number, answered, timer
         if self._end is None:
             self.group.network.dial(self, self.ip, f"{self._member.driver.ip}:{BROKER_PORT}")
         elif not self._end.dialling:

@@ -23,7 +23,9 @@ from perseid.sim.features.stage import Stage, same_tables
 from perseid.sim.models.raft.group import PORT, Group, Watched, WatchedLog
 from perseid.sim.promises import Violation
 from perseid.sim.rare_settings import BROKER, STORE, rare_settings
+from perseid.sim.security import has_users
 from perseid.sim.selection import WHOLE, Selection
+from perseid.sim.users import ACCESS, ROOT, members
 from perseid.store.config import StoreConfig
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -61,7 +63,7 @@ class BrokerMember(Watched):
 class BrokerGroup(Group):
     """The brokers of one run."""
 
-    signs: Credentials | None = None
+    model = "dledger"
 
     def __init__(
         self, seed: int, *, transactions: bool | None = False, strangers: bool = True, named: bool = False,
@@ -73,15 +75,21 @@ class BrokerGroup(Group):
         self._store_settings, self._named = dict(store_settings or {}), named
         self.records: dict[int, bytes] = {}
         """Place in the log → the body of the message that is committed there."""
+        with_users = has_users(self.model, seed)
+        self.signs: Credentials | None = ROOT if with_users else None
+        self.access = ACCESS if with_users else None
         super().__init__(seed, strangers=strangers, selection=selection)
+        self.stranger.is_unsigned = with_users
         drawn = self.scheduler.stream("transactions").random() < 0.3
         self.transactions = drawn if transactions is None else transactions
         self._clients = 0
         self.namesrv = NodeDriver(
             "namesrv", NAMESRV_IP, self.scheduler, self.network,
-            lambda disk, random: NameServer(NameServerConfig(), disk), {"main": NAMESRV_PORT}, self.count,
+            lambda disk, random: NameServer(NameServerConfig(), disk, members=members(authenticates=with_users)),
+            {"main": NAMESRV_PORT}, self.count,
         )  # fmt: skip
         self.stage = Stage(self, NAME, BROKER_PORT, lambda: [one.driver for one in self.members])
+        self.stage.offices = [f"{NAMESRV_IP}:{NAMESRV_PORT}"]
         self.stage.master = self._leader
         self.stage.copied = self._copied
         self.stage.log_start = self._log_start
@@ -146,7 +154,10 @@ class BrokerGroup(Group):
 
         def build(disk: SimDisk, random: Random) -> Broker:
             watched = made[0]
-            broker = Broker(config, store, disk, random, raft=raft, new_log=new_log)  # type: ignore[arg-type]
+            broker = Broker(
+                config, store, disk, random, raft=raft, new_log=new_log,  # type: ignore[arg-type]
+                access=self.access,
+            )  # fmt: skip
             self.hear(watched, member_of(broker).raft)
             return broker
 

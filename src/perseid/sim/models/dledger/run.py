@@ -16,6 +16,8 @@ from perseid.sim.promises import Violation
 from perseid.sim.promises.linear_queues import require_linearizable
 from perseid.sim.promises.timers import check_time, still_waits
 from perseid.sim.scheduler import US_PER_S
+from perseid.sim.security import has_users
+from perseid.sim.users import Permissions
 from perseid.wire.names import SCHEDULE_TOPIC
 from perseid.wire.record import decode
 
@@ -29,13 +31,14 @@ class Course:
     def __init__(self, seed: int, options: Options = DRAWN) -> None:
         played = drawn("dledger", seed, options.features, options.selection)
         self.group = group = BrokerGroup(
-            seed, transactions=options.transactions, strangers=options.strangers, named=bool(played),
+            seed, transactions=options.transactions, strangers=options.strangers,
+            named=bool(played) or has_users("dledger", seed),
             store_settings=store_settings(played), selection=options.selection,
         )  # fmt: skip
         group.ambushes = True
         self.history = GroupHistory(group)
         self.clients = [Client(group, f"client{n}", self.history) for n in range(CLIENTS)]
-        self.features = Features(group.stage, played)
+        self.features = Features(group.stage, {**played, "users": Permissions} if group.access else played)
         self.faults = Faults(group)
 
     def play(self) -> None:

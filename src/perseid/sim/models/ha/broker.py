@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from perseid.broker.access.config import Access
 from perseid.broker.config import BrokerConfig
 from perseid.broker.node import Broker
 from perseid.broker.replication.modes.controlled import Controlled
@@ -122,8 +123,9 @@ def listeners() -> dict[str, int]:
 
 
 def build_broker(
-    settings: Settings, number: int, ip: str, controllers: str, name_server: str, disk: SimDisk, random: Random
-) -> Broker:
+    settings: Settings, number: int, ip: str, controllers: str, name_server: str, disk: SimDisk, random: Random,
+    access: Access | None = None,
+) -> Broker:  # fmt: skip
     """One life of a broker. `number`: which of the set it is."""
     store = StoreConfig(
         commit_log_file_bytes=settings.log_file_bytes,
@@ -166,7 +168,7 @@ def build_broker(
         ha_transfer_batch_size=settings.batch_bytes,
         ha_window_bytes=settings.window_bytes,
     )
-    return Broker(config, store, disk, random, replication=replication)
+    return Broker(config, store, disk, random, replication=replication, access=access)
 
 
 class Look:

@@ -21,6 +21,7 @@ from perseid.controller.node import Controller
 from perseid.nameserver.config import NameServerConfig
 from perseid.nameserver.node import NameServer
 from perseid.raft.config import RaftConfig
+from perseid.raft.node import LISTENER as GROUP
 from perseid.raft.node import Raft
 from perseid.security.credentials import Credentials
 from perseid.sim.disk import SimDisk, SimFile
@@ -38,7 +39,9 @@ from perseid.sim.process import Process
 from perseid.sim.promises import Violation
 from perseid.sim.rare_settings import BROKER, STORE, rare_settings
 from perseid.sim.scheduler import US_PER_MS, US_PER_S
+from perseid.sim.security import has_users
 from perseid.sim.selection import WHOLE, Selection
+from perseid.sim.users import ACCESS, ROOT, members
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_all
 from perseid.wire.dledger import Entry
@@ -65,8 +68,7 @@ class Ha(Group):
     set_name = SET_NAME
     namesrv_address = f"{NAMESRV_IP}:{NAMESRV_PORT}"
     topics = ((TOPIC, QUEUES),)
-
-    signs: Credentials | None = None
+    model = "ha"
 
     def __init__(
         self, seed: int, brokers: int = 0, *, modes: bool = False, strangers: bool = True,
@@ -75,12 +77,16 @@ class Ha(Group):
         """How many brokers, and all settings (`Settings`), are drawn, but for those that are given. `modes`: those too
         that few sets have. `strangers`: they may come to the controllers."""
         self.healed_at_us = 0
+        with_users = has_users(self.model, seed)
+        self.signs: Credentials | None = ROOT if with_users else None
+        self.access = ACCESS if with_users else None
         synced = given.pop("synced", None)
         given_raft = {} if synced is None else {"sync_before_answer": synced}
         beat_ms = given.pop("controllers_beat_ms", None)
         if beat_ms is not None:
             given_raft["heart_beat_time_interval_ms"] = beat_ms
         super().__init__(seed, CONTROLLERS, strangers=strangers, selection=selection, **given_raft)
+        self.stranger.is_unsigned = with_users
         self.synced = self.synced if synced is None else synced
         self.silence_us = self.silence_us if beat_ms is None else beat_ms * 3 * US_PER_MS
         random = self.scheduler.stream("ha")
@@ -102,13 +108,15 @@ class Ha(Group):
         self._moves = 0
         self.replicas = [self._broker(number) for number in range(1, count + 1)]
         self.stage = Stage(self, SET_NAME, MAIN_PORT, lambda: [one.driver for one in self.replicas])
+        self.stage.offices = [self.namesrv_address, *self.addresses]
         self.stage.copied = self._copied
         self.stage.may_forget = self._may_forget
         self.stage.trusts = self._trusts_answers
         self.stage.master = lambda: self.master.driver if self.master is not None else None
         self.namesrv = NodeDriver(
             "namesrv", NAMESRV_IP, self.scheduler, self.network,
-            lambda disk, random: NameServer(NameServerConfig(), disk), {"main": NAMESRV_PORT}, self.count_once,
+            lambda disk, random: NameServer(NameServerConfig(), disk, members=members(authenticates=with_users)),
+            {"main": NAMESRV_PORT}, self.count_once,
         )  # fmt: skip
         self.namesrv.on_error = self._broke
         self.names = Watched(self, "namesrv", self.namesrv)
@@ -187,7 +195,11 @@ class Ha(Group):
                 controller_dleger_group=raft.group, controller_dleger_peers=raft.peers, controller_dleger_self_id=name,
                 scan_inactive_master_interval=2_000, enable_elect_unclean_master=self.settings.unclean,
             )  # fmt: skip
-            controller = Controller(config, raft, disk, random, new_log=new_log)  # type: ignore[arg-type]
+            certified = self.network.tls is not None and self.network.tls.certified(GROUP)
+            controller = Controller(
+                config, raft, disk, random, new_log=new_log,  # type: ignore[arg-type]
+                members=members(authenticates=self.access is not None, certified=certified),
+            )  # fmt: skip
             self.hear(watched, controller.raft)
             return controller
 
@@ -224,7 +236,7 @@ class Ha(Group):
 
         def build(disk: SimDisk, random: Random) -> Broker:
             ip = made[0].driver.ip
-            return build_broker(self.settings, number, ip, self.control_addresses, self.namesrv_address, disk, random)
+            return self._build_broker(number, ip, disk, random)
 
         driver = NodeDriver(name, ip, self.scheduler, self.network, build, listeners(), self.count_once)
         replica = Replica(self, name, driver)
@@ -233,6 +245,10 @@ class Ha(Group):
         driver.validate_every = VALIDATE_EVERY
         driver.on_started = replica.started
         return replica
+
+    def _build_broker(self, number: int, ip: str, disk: SimDisk, random: Random) -> Broker:
+        addresses = self.control_addresses, self.namesrv_address
+        return build_broker(self.settings, number, ip, *addresses, disk, random, self.access)
 
     # ---- life ----
 
@@ -291,10 +307,7 @@ class Ha(Group):
         ip = f"10.0.6.{self._moves}"
         driver = NodeDriver(
             "copy", ip, self.scheduler, self.network,
-            lambda disk, random: build_broker(
-                self.settings, 0, ip, self.control_addresses, self.namesrv_address, disk, random
-            ),
-            listeners(), self.count_once,
+            lambda disk, random: self._build_broker(0, ip, disk, random), listeners(), self.count_once,
         )  # fmt: skip
         for file in replica.driver.disk.files():
             driver.disk.names.link(file.path, SimFile(driver.disk, file.path, bytearray(file.data)))

@@ -19,6 +19,7 @@ from perseid.sim.promises import Violation
 from perseid.sim.promises.linear_queues import require_linearizable
 from perseid.sim.promises.timers import check_time, still_waits
 from perseid.sim.scheduler import US_PER_S
+from perseid.sim.users import Permissions
 from perseid.wire.names import TIMER_TOPIC
 from perseid.wire.record import decode
 
@@ -49,7 +50,7 @@ class Course:
         self.transactions = Transactions(ha, "transactions1", 300) if transactions else None
         if self.transactions is not None:
             self.clients.append(self.transactions)
-        self.features = Features(ha.stage, played)
+        self.features = Features(ha.stage, {**played, "users": Permissions} if ha.access else played)
         self.faults = HaFaults(ha, self.clients, self.operator)
 
     def play(self) -> None:

@@ -24,6 +24,8 @@ from perseid.sim.net import Network
 from perseid.sim.promises import Violation
 from perseid.sim.rare_settings import RAFT, rare_settings
 from perseid.sim.scheduler import US_PER_MS, Scheduler
+from perseid.sim.secured import Secured
+from perseid.sim.security import has_tls
 from perseid.sim.selection import WHOLE, Selection
 from perseid.wire.dledger import Entry
 
@@ -131,6 +133,9 @@ class Watched:
 class Group:
     """The members of one run."""
 
+    model = "raft"
+    """By which name it is played."""
+
     def __init__(
         self, seed: int, size: int = 0, *, strangers: bool = True, selection: Selection = WHOLE, **given: Any
     ) -> None:
@@ -140,6 +145,8 @@ class Group:
         self.random = random = self.scheduler.stream("group")
         self.counts: Counter[str] = Counter()
         self.network = Network(self.scheduler, self.count)
+        if has_tls(self.model, seed):
+            self.network.tls = Secured(self.scheduler.stream("tls"), self.count)
         self.operations = 0
         self.leadership = Leadership()
         self.matching = LogMatching()

@@ -16,6 +16,7 @@ from perseid.sim.promises.linear_log import Done, explain
 from perseid.sim.rare_faults import RareFaults, Target
 from perseid.sim.scheduler import US_PER_MS, US_PER_S, Scheduler
 from perseid.sim.selection import WHOLE, Selection
+from perseid.sim.tls_faults import plan_tls_faults
 from perseid.wire.command import decode_all, encode_request
 from perseid.wire.dledger import (
     AppendEntryRequest,
@@ -233,6 +234,7 @@ class Faults:
         for _ in range(self.random.randint(MIN_FAULTS, MAX_FAULTS)):
             self.group.scheduler.plan(self.random.randrange(start_us, end_us), self.random, self._begin)
         RareFaults(self.group, self.random, self._rare_target).plan(start_us, end_us)
+        plan_tls_faults(self.group.network, start_us, end_us)
 
     def _rare_target(self) -> Target:
         watched = self.target()
@@ -372,6 +374,8 @@ class Faults:
             group.network.heal(*pair)
         for end in group.network.ends.values():
             end.chopped = False
+        if group.network.tls is not None:
+            group.network.tls.heal()
         for watched in self.targets:
             watched.driver.heal()
             group.restart(watched)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perseid.sim.net import End
+from perseid.sim.promises import Violation
 from perseid.sim.scheduler import US_PER_MS
 from perseid.wire.command import decode_all, encode_request
 from perseid.wire.dledger import (
@@ -44,7 +45,8 @@ class Stranger:
         self._group = group
         self._random = group.scheduler.stream("strangers")
         self.running = self._random.random() < SHARE
-        self._asked: dict[int, str] = {}
+        self.is_unsigned = False
+        """Members sign what they ask each other, and it does not."""
         self._opaque = 0
         group.network.machines[IP] = self.name
 
@@ -93,9 +95,13 @@ class Stranger:
     def connect_failed(self, address: str, reason: str) -> None: ...
 
     def received(self, end: End, frames: bytearray) -> None:
+        if self.is_unsigned:
+            raise Violation("who does not sign is not served", f"{end.other} answers {len(frames)} bytes")
         for command in decode_all(bytes(frames)):
             code = Message.from_json(command.body).code
             if code == Code.UNKNOWN_MEMBER:
                 self._group.count("stranger refused")
 
-    def closed(self, end: End, reason: str) -> None: ...
+    def closed(self, end: End, reason: str) -> None:
+        if self.is_unsigned:
+            self._group.count("member without a signature refused")
