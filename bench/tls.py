@@ -1,136 +1,217 @@
-"""What TLS costs a broker: CPU per message with it and without it, on one broker, by turns.
+"""What TLS adds to a read and a write of a connection, and how much of that OpenSSL takes itself.
 
-    .venv/bin/python bench/tls.py                  # three rows: pipelined sends, a closed loop, pulls of 32
+    .venv/bin/python bench/tls.py
 
-The broker is `perseid up` as it is by default, which takes both. Numbers are the process' CPU time for each message,
-the lowest of the rounds: what else runs on a machine only adds.
+One process and no sockets, so that a tenth of a microsecond shows on a busy machine: a `Connection` as the driver has
+it is given what a client sealed, hands it up, and writes an answer; the same without TLS; and a bare `ssl.SSLObject`
+with its two memory buffers, below which no Python program gets. The lowest of many runs.
 """
 
 from __future__ import annotations
 
 import argparse
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
+import asyncio
+import ssl
+import struct
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, cast
 
-from perseid.client import ClientTls
-from perseid.client.blocking import BlockingAdmin
-from perseid.security.tls import ClientSide, State, Tls
-from perseid.wire.command import decode_all, encode_request
-from perseid.wire.frame import complete
-from perseid.wire.headers.pull import PullMessageRequest
-from perseid.wire.headers.send import SendMessageRequestV2
+from perseid.base.machine import Frames
+from perseid.core import complete
+from perseid.net.connection import Connection
+from perseid.net.driver import Driver
+from perseid.net.limits import Limits
+from perseid.security.certificates import Wanted, client_context, context_of, self_made
+from perseid.security.tls import ClientSide, Mode, ServerSide, State, Tls
 
-BODY = bytes(256)
-WINDOW = 64
-"""Requests under way, of the pipelined rows."""
-TOPIC = "bench"
+RUN = 50
+"""Turns that are timed together."""
 
 
-def cpu_s(pid: int) -> float:
-    """Of a process so far."""
-    return sum(int(one.read_text().split()[0]) for one in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
+class Shape(NamedTuple):
+    """What one turn of a connection moves: requests of so many bytes, and answers."""
+
+    name: str
+    asked: int
+    answered: int
+    messages: int
 
 
-class Connection:
-    """To `host:port`. What is sent in one piece leaves in one, as with Java's and our clients: an `SSLSocket` would
-    wake the broker for each 16 KiB."""
-
-    def __init__(self, address: str, *, tls: bool) -> None:
-        host, _, port = address.rpartition(":")
-        self._sock = socket.create_connection((host, int(port)), 10)
-        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        context = ClientTls(verify=False).context()
-        self._tls = Tls.dialled(ClientSide(lambda: context), address) if tls else None
-        while self._tls is not None and self._tls.state is not State.OPEN:
-            self._sock.sendall(self._tls.outgoing())
-            self._tls.received(self._sock.recv(1 << 18))
-        if self._tls is not None:
-            self._sock.sendall(self._tls.outgoing())
-
-    def ask(self, request: bytes, answers: int) -> None:
-        """Send some requests in one piece, and take in all their answers."""
-        self._sock.sendall(request if self._tls is None else self._tls.seal(request))
-        waiting = bytearray()
-        while answers:
-            data = self._sock.recv(1 << 18)
-            waiting += data if self._tls is None else self._tls.received(data)
-            whole = complete(waiting)
-            if whole:
-                got = decode_all(memoryview(bytes(waiting[:whole])))
-                assert all(one.code == 0 for one in got), got[0].remark
-                answers -= len(got)
-                del waiting[:whole]
-
-    def close(self) -> None:
-        self._sock.close()
+SHAPES = (
+    Shape("closed: a send of 128 B, its answer", 560, 190, 1),
+    Shape("pipelined: 64 sends of 128 B, 64 answers", 64 * 560, 64 * 190, 64),
+    Shape("pull: a request, 32 messages of 128 B", 480, 32 * 290, 32),
+)
 
 
-def send_frame(number: int) -> bytes:
-    properties = f"UNIQ_KEY\x01{number:032X}\x02TAGS\x01a\x02"
-    header = SendMessageRequestV2("bench", TOPIC, "TBW102", 4, 0, 0, 1_700_000_000_000, 0, properties=properties)
-    return encode_request(310, 1, header, BODY)
+class Transport:
+    """Takes what is written."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+    def get_extra_info(self, name: str) -> None:
+        return None
+
+    def set_write_buffer_limits(self, high: int) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
 
 
-def pull_frame(_: int) -> bytes:
-    header = PullMessageRequest(
-        consumer_group="bench", topic=TOPIC, queue_id=0, queue_offset=0, max_msg_nums=32, sys_flag=4, commit_offset=0,
-        suspend_timeout_millis=0, subscription="*", sub_version=0, expression_type="TAG",
-    )  # fmt: skip
-    return encode_request(11, 1, header)
+class Turns:
+    """As much of a driver as a connection asks for."""
+
+    def __init__(self) -> None:
+        self.limits, self.handshakes, self.partial_bytes = Limits(), 0, 0
+        self.read_last: Frames | None = None
+
+    def admit(self, connection: Connection) -> bool:
+        return True
+
+    def now(self) -> int:
+        return 1
+
+    def shake_soon(self, connection: Connection) -> str:
+        self.handshakes += 1
+        return ""
+
+    def take(self, event: object) -> None: ...
+
+    def read(self, frames: Frames) -> None:
+        self.read_last = frames
+
+    def refuse(self, connection: Connection, why: str, *, gently: bool = False) -> None:
+        raise AssertionError(why)
 
 
-ROWS: dict[str, tuple[Callable[[int], bytes], int, int]] = {
-    "tls-pipelined": (send_frame, WINDOW, 1),
-    "tls-closed": (send_frame, 1, 1),
-    "tls-pull": (pull_frame, 4, 32),
-}
-"""Name → request, how many at once, messages of each."""
+def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Of a server and of a client."""
+    pair = self_made(Wanted("bench", datetime.fromtimestamp(time.time(), UTC), ("localhost",)))
+    return context_of(pair), client_context(verify=False)
 
 
-def measured(pid: int, address: str, name: str, messages: int, *, tls: bool) -> float:
-    """Microseconds of the broker's CPU for a message."""
-    frame, window, each = ROWS[name]
-    request = b"".join(frame(number) for number in range(window))
-    with closing(Connection(address, tls=tls)) as connection:
-        connection.ask(request, window)
-        before = cpu_s(pid)
-        turns = max(1, messages // (window * each))
-        for _ in range(turns):
-            connection.ask(request, window)
-        return (cpu_s(pid) - before) / (turns * window * each) * 1e6
+class Pair:
+    """A connection of ours, and who is at its other end."""
+
+    def __init__(self, sides: tuple[ssl.SSLContext, ssl.SSLContext] | None) -> None:
+        self.driver, self.transport = Turns(), Transport()
+        tls = None if sides is None else Tls.accepted(ServerSide(Mode.PERMISSIVE, lambda: sides[0]))
+        self.connection = Connection(cast(Driver, self.driver), 1, complete, "", "", tls)
+        self.connection.connection_made(cast(asyncio.BaseTransport, self.transport))
+        self.far = None if sides is None else Tls.dialled(ClientSide(lambda: sides[1]), "localhost:1")
+        while self.far is not None and not (self.connection.ready and self.far.state is State.OPEN):
+            if leaving := self.far.outgoing():
+                self.connection.data_received(leaving)
+                self.connection.shake()
+            self.hear()
+
+    def hear(self) -> None:
+        """The other end takes what was written."""
+        if self.far is not None:
+            for data in self.transport.written:
+                self.far.received(data)
+        self.transport.written.clear()
+
+    def turns(self, request: bytes, answer: bytes) -> float:
+        """Seconds of RUN turns."""
+        sealed = [request if self.far is None else self.far.seal(request) for _ in range(RUN)]
+        connection = self.connection
+        began = time.perf_counter()
+        for data in sealed:
+            connection.data_received(data)
+            connection.write(answer)
+            connection.flush()
+        took = time.perf_counter() - began
+        got = self.driver.read_last
+        assert got is not None and len(got.data) == len(request)
+        self.hear()
+        return took
+
+
+class Bare:
+    """OpenSSL as Python has it."""
+
+    def __init__(self, sides: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+        self.into, self.out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.engine = sides[0].wrap_bio(self.into, self.out, server_side=True)
+        self.far = Tls.dialled(ClientSide(lambda: sides[1]), "localhost:1")
+        while True:
+            self.into.write(self.far.outgoing())
+            try:
+                self.engine.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                self.far.received(self.out.read())
+        self.far.received(self.out.read())
+
+    def turns(self, request: bytes, answer: bytes) -> float:
+        """Seconds of RUN turns."""
+        sealed, written = [self.far.seal(request) for _ in range(RUN)], []
+        put, read, write, out = self.into.write, self.engine.read, self.engine.write, self.out.read
+        began = time.perf_counter()
+        for data in sealed:
+            put(data)
+            left = len(request)
+            while left:
+                left -= len(read(16_384))
+            write(answer)
+            written.append(out())
+        took = time.perf_counter() - began
+        for data in written:
+            self.far.received(data)
+        return took
+
+
+def lowest(turns: Callable[[bytes, bytes], float], shape: Shape, runs: int) -> float:
+    """Microseconds of a turn."""
+    request = frame(shape.asked)
+    return min(turns(request, bytes(shape.answered)) for _ in range(runs)) / RUN * 1e6
+
+
+def frame(size: int) -> bytes:
+    """One, whose bytes nobody reads."""
+    return struct.pack(">II", size - 4, 0) + bytes(size - 8)
+
+
+def handshake_us(sides: tuple[ssl.SSLContext, ssl.SSLContext], runs: int) -> float:
+    """CPU of both ends of a connection's handshake, our layers included; the lowest."""
+
+    def once() -> float:
+        began = time.process_time()
+        Pair(sides)
+        return time.process_time() - began
+
+    return min(once() for _ in range(runs)) * 1e6
+
+
+def rows(runs: int) -> list[Sequence[Any]]:
+    sides = contexts()
+    plain, sealed, bare = Pair(None), Pair(sides), Bare(sides)
+    found: list[Sequence[Any]] = []
+    for shape in SHAPES:
+        without, with_tls, engine = (lowest(each.turns, shape, runs) for each in (plain, sealed, bare))
+        cells = (without, with_tls, engine, with_tls - without - engine, (with_tls - without) / shape.messages)
+        found.append([shape.name, *(f"{cell:.2f}" for cell in cells)])
+    return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=60_000, help="of a round; the closed loop has a tenth")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=300)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as data:
-        ports = ["--namesrv-port", "0", "--broker-port", "0"]
-        up = [sys.executable, "-m", "perseid.cli.main", "up", "--data", data, *ports]
-        with subprocess.Popen(up, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as broker:
-            assert broker.stdout is not None
-            told = dict(word.partition("=")[::2] for word in broker.stdout.readline().split()[1:])
-            with BlockingAdmin(told["namesrv"]) as admin:
-                admin.create_topic(TOPIC, 1)
-            print("| row | without TLS, µs | with TLS, µs | more |\n|---|---|---|---|")
-            for name in ROWS:
-                count = options.messages // 10 if name == "tls-closed" else options.messages
-                best = [1e9, 1e9]
-                for _ in range(options.rounds):
-                    for tls in (False, True):
-                        found = measured(broker.pid, told["broker"], name, count, tls=tls)
-                        best[tls] = min(best[tls], found)
-                more = best[1] - best[0]
-                print(f"| {name} | {best[0]:.2f} | {best[1]:.2f} | {more:+.2f} ({more / best[0]:+.0%}) |", flush=True)
-            broker.send_signal(signal.SIGTERM)
-            broker.wait(60)
+    print(f"{ssl.OPENSSL_VERSION}, {Bare(contexts()).engine.cipher()}; µs of a turn")
+    print("| turn | without TLS | with TLS | OpenSSL alone | our layer | more, a message |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for row in rows(options.runs):
+        print("| " + " | ".join(row) + " |")
+    print(f"a handshake, both ends: {handshake_us(contexts(), 20):.0f} µs")
 
 
 if __name__ == "__main__":
