@@ -17,8 +17,10 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from perseid.client.connection import Connections
+from perseid.client.credentials import credentials_here
 from perseid.client.errors import ClientError, ConnectFailed, ConnectionLost, RequestTimeout, ServerRefused
 from perseid.client.tls import ClientTls
+from perseid.security.credentials import Credentials
 from perseid.wire.dledger import (
     AppendEntryRequest,
     AppendEntryResponse,
@@ -84,10 +86,18 @@ class MemberStatus:
 
 
 class DLedgerClient:
-    """Talks to the members that `peers` (`id-host:port;…`) names."""
+    """Talks to the members that `peers` (`id-host:port;…`) names. Those of brokers with users answer who signs as the
+    nodes of the cluster do, or as a Super user."""
 
-    def __init__(self, peers: str, *, group: str = "default", tls: ClientTls | None = None) -> None:
-        self._tls = tls
+    def __init__(
+        self,
+        peers: str,
+        *,
+        group: str = "default",
+        credentials: Credentials | None = None,
+        tls: ClientTls | None = None,
+    ) -> None:
+        self._credentials, self._tls = credentials, tls
         members = (part.strip().partition("-") for part in peers.split(";") if part.strip())
         self.members = {name: address for name, _, address in members}
         self.group = group
@@ -95,7 +105,9 @@ class DLedgerClient:
         self._leader: str | None = None
 
     async def __aenter__(self) -> DLedgerClient:
-        self._connections = Connections(lambda connection, command: None, tls=self._tls)
+        self._connections = Connections(
+            lambda connection, command: None, credentials=self._credentials or credentials_here(), tls=self._tls
+        )
         return self
 
     async def __aexit__(

@@ -37,11 +37,13 @@ Answer = rig.Answer
 
 
 def cluster(name: str, impl: str, folder: Path, **more: object) -> rig.Cluster:
-    """A name server and a broker that knows SUPER and INNER, and nobody else yet."""
-    names = rig.namesrv(impl, folder / f"{name}-namesrv").start()
+    """A name server and a broker that knows SUPER and INNER, and nobody else yet. Ours asks for signatures at the name
+    server, too; Java's has no users there."""
+    names = rig.namesrv(impl, folder / f"{name}-namesrv", **(SETTINGS if impl == "perseid" else {})).start()
     try:
         broker = rig.broker(impl, folder / name, names.address, **SETTINGS, **more).start()
-        rig.await_registered(names.address, name)
+        known = f'"{name}"'.encode()
+        rig.until("registration", lambda: known in ask(names.address, 106, SUPER).body, rig.START_SECONDS)
         rig.until("run-time info", lambda: ask(broker.address, 28, SUPER).code == 0, rig.START_SECONDS)
     except BaseException:
         names.kill()

@@ -57,7 +57,7 @@ def test_a_user_from_its_creation_to_its_end(secured_cluster: rig.Cluster, name:
         return found.stdout
 
     def may(who: Path | None) -> str:
-        return _command(secured_cluster, who, "admin", "users", "list").stderr
+        return _command(secured_cluster, who, "admin", "users", "list", "-b", secured_cluster.broker).stderr
 
     done("users", "create", name, "--password-file", "-", given="first-secret\n")
     again = _command(secured_cluster, root, "admin", "users", "create", name, "--password-file", "-", given="x")
