@@ -56,3 +56,9 @@ def test_paths_are_named_for_whatever_folder_a_process_is_in(tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     use(ClientTls("ca.pem"))
     assert os.environ["PERSEID_CA"] == str(tmp_path / "ca.pem")
+
+
+def test_nothing_is_used_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERSEID_CA", "/a")
+    use(None)
+    assert default() is None and "PERSEID_CA" not in os.environ

@@ -29,6 +29,7 @@ from perseid.base.machine import (
 from perseid.controller.config import ControllerConfig
 from perseid.controller.node import LISTENER, Controller
 from perseid.raft.config import RaftConfig
+from perseid.security.audit import Journal
 from perseid.security.credentials import Credentials
 from perseid.security.members import Members
 from perseid.sim.disk import SimDisk
@@ -77,7 +78,7 @@ class Cell:
         )  # fmt: skip
         return Controller(
             group.config, raft, self.disk, Random(5), config_path="controller.properties",
-            members=Members(group.signs, authenticates=group.signs is not None, certified=group.certified),
+            members=group.members(),
         )  # fmt: skip
 
     def start(self) -> None:
@@ -200,6 +201,8 @@ class Group:
         """`certified`: controllers show each other certificates, and nobody else has one; `signs`: what controllers
         and their clients sign with, and have to."""
         self.signs = signs
+        self.audited: list[bytes] = []
+        """Lines of audit logs."""
         self.now = START
         self.certified = certified
         self.config = ControllerConfig(**(config or {}))
@@ -216,6 +219,13 @@ class Group:
         """(controller, connection) ↔ the other end; (address, 0) is a broker's."""
         self._mail: deque[tuple[str, int, bytes]] = deque()
         self.cells = {name: Cell(self, name) for name in names}
+
+    def members(self) -> Members:
+        """Who may speak as one."""
+        journal = Journal(self.audited.append)
+        return Members(
+            self.signs, authenticates=self.signs is not None, certified=self.certified, journal=journal
+        )
 
     def __getitem__(self, name: str) -> Cell:
         return self.cells[name]

@@ -108,6 +108,10 @@ def test_who_does_not_sign_is_no_broker_and_no_tool(by: Credentials | None) -> N
         answer = stranger.ask(code, {**beat, **more}, b"notifyBrokerRoleChanged=false")
         assert answer.code == 16 and not answer.body and len(answer.ext) == 0, code
     stranger.send(Ask.BROKER_HEARTBEAT, beat, oneway=True)
+    lines = [json.loads(line) for line in group.audited]
+    assert len(lines) == len(ROUTES) + 2
+    assert not [line for line in lines if line["allowed"]], "what nodes do has no line"
+    assert {line.get("user") for line in lines} == {None if by is None else by.access_key}
     stranger.close()
     assert (cell.node.raft.log.end, repr(vars(cell.node.tables)), repr(cell.node.live.rows), cell.node.config) == before
     assert {route.asks for route in ROUTES.values()} == {Asks.SUPER}

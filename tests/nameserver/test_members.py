@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from perseid.base.machine import Connect, Frames, Opened, SaveState, Write
+from perseid.base.machine import Connect, Frames, Opened, SaveState, Shutdown, Tick, Write
 from perseid.nameserver.routes import ROUTES
+from perseid.security.audit import Journal
 from perseid.security.credentials import Credentials
 from perseid.security.members import Asks, Members
 from perseid.security.users import SUPER, User
@@ -99,3 +101,36 @@ def test_what_brokers_are_told_is_signed() -> None:
     fields = {key: value for key, value in notice.ext.items() if key not in ("AccessKey", "Signature")}
     assert notice.code == Code.NOTIFY_MIN_BROKER_ID_CHANGE
     assert notice.ext == INNER.sign(fields, notice.body)
+
+
+def test_what_people_ask_and_what_is_refused_is_written_down_and_what_nodes_do_is_not() -> None:
+    written: list[bytes] = []
+    user = User("root", "root-secret", SUPER)
+    server = Server(members=Members(INNER, user, authenticates=True, journal=Journal(written.append, 2)))
+    body = topics("T", "U")
+    assert ask(server, INNER, Code.REGISTER_BROKER, {**FIELDS, "bodyCrc32": str(crc32(body))}, body).code == 0
+    assert ask(server, ROOT, Code.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"}).code == 0
+    assert not written
+    ask(server, ROOT, Code.PUT_KV_CONFIG, {"namespace": "N", "key": "K", "value": "V"})
+    for _ in range(5):
+        ask(server, STRANGERS[1], Code.PUT_KV_CONFIG, FIELDS)
+    server.node.handle(Shutdown(), server.node.now)
+    lines = [json.loads(line) for line in written]
+    assert [(line["allowed"], line.get("user"), line.get("code")) for line in lines] == [
+        (True, "root", "PUT_KV_CONFIG"), *[(False, "mallory", "PUT_KV_CONFIG")] * 2, (False, None, None),
+    ]  # fmt: skip
+    assert lines[0]["fields"] == {"namespace": "N", "key": "K", "value": "V"} and "fields" not in lines[1]
+    assert lines[1]["why"] == "User:mallory is not found." and lines[-1]["leftOut"] == 3
+    assert not [line for line in written if b"secret" in line or b"Signature" in line]
+
+
+def test_how_many_had_no_line_is_said_when_their_second_is_over() -> None:
+    written: list[bytes] = []
+    server = Server(members=Members(INNER, authenticates=True, journal=Journal(written.append, 1)))
+    for _ in range(3):
+        ask(server, None, Code.GET_NAMESRV_CONFIG, {})
+    due = server.node.next_deadline()
+    assert due is not None and due <= server.node.now + 1_000
+    server.node.handle(Tick(), due)
+    assert [json.loads(line).get("leftOut") for line in written] == [None, 2]
+    assert server.node.next_deadline() is None

@@ -7,14 +7,15 @@ import logging
 import os
 import secrets
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from perseid.app.rotated import RotatedFile
 from perseid.base.config import Setting, build
 from perseid.base.errors import ConfigError
 from perseid.broker.access.config import Access, AccessOptions, access_of
-from perseid.security.members import MemberOptions
+from perseid.security.audit import AuditOptions, Journal
+from perseid.security.members import MemberOptions, Members, members_of
 from perseid.security.sealed import KEY_BYTES
 from perseid.security.tls_settings import DEFAULT, Chosen
 
@@ -42,6 +43,13 @@ def load_members(settings: Mapping[str, Setting]) -> MemberOptions:
     return build(MemberOptions, settings)
 
 
+def members(options: MemberOptions, root: Path, *, certified: bool = False) -> Members:
+    """Who may speak as a member at a name server or a controller whose own files are in `root`. ConfigError when that
+    can't be told."""
+    journal = _audit(options, root) if options.authentication_enabled else None
+    return members_of(options, certified=certified, journal=journal)
+
+
 def warn_if_strangers_may(what: str, host: str, port: int, options: MemberOptions, tls: Chosen) -> None:
     """One line, where everybody who reaches the machine is taken for a member of the cluster."""
     if not options.authentication_enabled and not tls.certified_alone and not _is_loopback(host):
@@ -60,11 +68,13 @@ def access(options: AccessOptions, root: Path) -> Access:
     return access_of(options, _key(options, root), _audit(options, root))
 
 
-def _audit(options: AccessOptions, root: Path) -> Callable[[bytes], None] | None:
+def _audit(options: AuditOptions, root: Path) -> Journal | None:
+    """The audit log of a node whose own files are in `root`."""
     if not options.audit_log_enabled:
         return None
     folder = Path(options.audit_log_path).expanduser() if options.audit_log_path else root / AUDIT_FOLDER
-    return RotatedFile(folder / AUDIT_FILE, options.audit_log_file_size, options.audit_log_file_count).write
+    file = RotatedFile(folder / AUDIT_FILE, options.audit_log_file_size, options.audit_log_file_count)
+    return Journal(file.write, options.audit_log_refusals_per_second)
 
 
 def _key(options: AccessOptions, root: Path) -> bytes:

@@ -20,7 +20,7 @@ from perseid.controller.node import LISTENER, Controller
 from perseid.net.driver import Driver, Listener
 from perseid.net.limits import Limits
 from perseid.raft.config import RaftConfig, peers_of
-from perseid.security.members import EVERYBODY, MemberOptions, members_of
+from perseid.security.members import EVERYBODY, MemberOptions
 from perseid.security.tls_settings import DEFAULT, Chosen, TlsConfig
 
 NAMED = ("controllerDLegerGroup", "controllerDLegerPeers", "controllerDLegerSelfId")
@@ -101,7 +101,9 @@ def build(loaded: Loaded, listener: Listener | None = None, tls: ProcessTls | No
         Random(),
         folder="" if folder == "." else folder + "/",
         config_path=config_path.relative_to(root).as_posix(),
-        members=members_of(loaded.access, certified=tls is not None and loaded.tls.certified_group),
+        members=access_app.members(
+            loaded.access, store, certified=tls is not None and loaded.tls.certified_group
+        ),
     )
     node.kept = lambda: given
     port = _port(raft)

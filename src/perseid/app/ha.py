@@ -19,11 +19,11 @@ from perseid.app import process
 from perseid.app.children import Child, perseid
 from perseid.app.secured import Secured
 from perseid.base.errors import ConfigError, PerseidError
+from perseid.client import tls
 from perseid.client.admin import Admin
 from perseid.client.controller import ControllerClient, ReplicaSet
 from perseid.client.errors import ClientError
 from perseid.client.session import Session
-from perseid.client.tls import ClientTls
 from perseid.disk.real import FILE_MODE, make_folders
 from perseid.net.ports import free_port
 from perseid.security.credentials import Credentials
@@ -184,10 +184,10 @@ class Cluster:
         deadline = asyncio.get_running_loop().time() + READY_S
         last = "nobody was asked yet"
         async with AsyncExitStack() as clients:
-            tls, user = self._keys()
-            told = ControllerClient(self.plan.controllers, timeout_ms=ASK_TIMEOUT_MS, credentials=user, tls=tls)
+            reached, user = self._keys()
+            told = ControllerClient(self.plan.controllers, timeout_ms=ASK_TIMEOUT_MS, credentials=user, tls=reached)
             controllers = await clients.enter_async_context(told)
-            sessions = [Session(address, credentials=user, tls=tls) for address in self.plan.namesrv.split(";")]
+            sessions = [Session(address, credentials=user, tls=reached) for address in self.plan.namesrv.split(";")]
             name_servers = [
                 await clients.enter_async_context(Admin(session=session, timeout_ms=ASK_TIMEOUT_MS))
                 for session in sessions
@@ -208,7 +208,7 @@ class Cluster:
                 await asyncio.sleep(POLL_S)
         raise PerseidError(f"the cluster was not ready within {READY_S:.0f} s: {last}; its logs are in {self._logs}")
 
-    def _keys(self) -> tuple[ClientTls | None, Credentials | None]:
+    def _keys(self) -> tuple[tls.ClientTls | None, Credentials | None]:
         """What this process asks them with."""
         secured = self.plan.secured
         return (None, None) if secured is None else (secured.client, secured.user)
@@ -233,6 +233,8 @@ class Cluster:
 async def serve(planned: Plan, *, as_json: bool = False) -> int:
     """Run the cluster until told to end; 0, or 1 when a member that was not killed ended badly."""
     told = process.told_to_end()
+    if planned.secured is None:
+        tls.use(None)  # what the environment says is about another cluster
     cluster = Cluster(planned)
     killed: set[str] = set()
     watchers: list[asyncio.Task[None]] = []

@@ -17,7 +17,7 @@ from perseid.nameserver.config import FOREIGN, NameServerConfig
 from perseid.nameserver.node import NameServer
 from perseid.net.driver import Driver, Listener
 from perseid.net.limits import Limits
-from perseid.security.members import EVERYBODY, OPEN, MemberOptions, Members, members_of
+from perseid.security.members import EVERYBODY, OPEN, MemberOptions, Members
 from perseid.security.tls_settings import DEFAULT, Chosen, TlsConfig
 
 LISTENER = "main"
@@ -43,7 +43,17 @@ def load(path: Path | None) -> NameServerConfig:
 
 def load_controller(path: Path | None, loaded: NameServerConfig) -> controller_app.Loaded | None:
     """The controller in the same process, if there is to be one (enableControllerInNamesrv)."""
-    return controller_app.load(path, (NameServerConfig, FOREIGN)) if loaded.enable_controller_in_namesrv else None
+    if not loaded.enable_controller_in_namesrv:
+        return None
+    found = controller_app.load(path, (NameServerConfig, FOREIGN))
+    shared = found.access.audit_log_path
+    apart = replace(found.access, audit_log_path=str(Path(shared) / "controller") if shared else "")
+    return replace(found, access=apart)
+
+
+def members_at(loaded: NameServerConfig, options: MemberOptions) -> Members:
+    """Who may register brokers and change what clients are told; ConfigError when that can't be told."""
+    return access_app.members(options, Path(loaded.kv_config_path).expanduser().absolute().parent)
 
 
 def build(
@@ -89,7 +99,7 @@ async def serve(
     `chosen`: what both do about TLS; `access`: whom the name server asks for a signature."""
     access_app.warn_if_strangers_may("name server", loaded.bind_address, loaded.listen_port, access, chosen)
     tls = ProcessTls(chosen)
-    node, running = build(loaded, tls=tls, members=members_of(access))
+    node, running = build(loaded, tls=tls, members=members_at(loaded, access))
     given = process.values(process.read_settings(path))
     node.kept = lambda: given
     beside: list[Driver] = []

@@ -7,6 +7,7 @@ is said, once a minute at most.
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import time
@@ -28,7 +29,7 @@ class RotatedFile:
         self.path = path
         self._file_bytes = file_bytes
         self._files = files
-        self._number: int | None = None
+        self._file: io.FileIO | None = None
         self._size = 0
         self._torn = False
         self._lost = 0
@@ -38,7 +39,7 @@ class RotatedFile:
         """Append a line; its end is added."""
         data = line + b"\n"
         try:
-            if self._number is not None and self._size + len(data) > self._file_bytes:
+            if self._file is not None and self._size + len(data) > self._file_bytes:
                 self._rotate()
             number = self._opened()
             if self._torn:  # what was cut off must not run into this line
@@ -54,18 +55,18 @@ class RotatedFile:
 
     def close(self) -> None:
         """Give the descriptor back."""
-        if self._number is not None:
-            number, self._number = self._number, None
-            os.close(number)
+        if self._file is not None:
+            file, self._file = self._file, None
+            file.close()
 
     def _opened(self) -> int:
-        if self._number is None:
+        if self._file is None:
             make_folders(self.path.parent)
-            number = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
-            self._size = os.fstat(number).st_size
-            self._torn = self._size > 0 and os.pread(number, 1, self._size - 1) != b"\n"
-            self._number = number
-        return self._number
+            file = io.FileIO(self.path, "a+", opener=_for_its_owner)
+            self._size = os.fstat(file.fileno()).st_size
+            self._torn = self._size > 0 and os.pread(file.fileno(), 1, self._size - 1) != b"\n"
+            self._file = file
+        return self._file.fileno()
 
     def _rotate(self) -> None:
         self.close()
@@ -84,3 +85,7 @@ class RotatedFile:
             log.error("%s: %d lines could not be written: %s; make room, or name another folder in auditLogPath",
                       self.path, self._lost, why)  # fmt: skip
             self._lost, self._told_at = 0, now
+
+
+def _for_its_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)

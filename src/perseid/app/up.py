@@ -22,7 +22,7 @@ from perseid.broker.config import BrokerConfig
 from perseid.broker.kernel.request import MAIN_LISTENER, VIP_LISTENER
 from perseid.nameserver.config import NameServerConfig
 from perseid.net.driver import Listener, bind
-from perseid.security.members import OPEN, members_of
+from perseid.security.members import OPEN
 from perseid.security.tls_settings import DEFAULT
 from perseid.store.config import StoreConfig
 
@@ -81,7 +81,9 @@ async def serve(
     )
     made = secure(data / FOLDER) if secured else None
     tls = ProcessTls(DEFAULT if made is None else tls_app.chosen(made.tls))
-    members = OPEN if made is None else members_of(access_app.load_members(_settings(made.members)))
+    members = OPEN
+    if made is not None:
+        members = namesrv_app.members_at(names, access_app.load_members(_settings(made.members)))
     _, name_server = namesrv_app.build(names, Listener(bound=namesrv_socket), tls, members)
     chosen = replace(
         broker_config or BrokerConfig(broker_name="broker-a"),

@@ -134,7 +134,7 @@ class Parts:
         self.audit: Audit | None = None
         if access.authenticates and access.audit is not None:
             nodes = access.inner.access_key if access.inner is not None else ""
-            self.audit = Audit(access.audit, self.turn, access.audited_refusals_per_second, nodes)
+            self.audit = Audit(access.audit, self.turn, nodes)
         users, unsigned = self.users, access.unsigned
         self.mode.guard(
             self.caller.sign, lambda command: stranger(command, users, unsigned) if access.authenticates else ""

@@ -65,9 +65,13 @@ class ClientTls:
         return self.context().wrap_socket(sock, server_hostname=self.host(address))
 
 
-def use(tls: ClientTls) -> None:
-    """What clients use that are told nothing of TLS: those of this process, and of those that it starts, as Spark's
-    workers are. The command line says so once for all."""
+def use(tls: ClientTls | None) -> None:
+    """What clients use that are told nothing of TLS (None: they do without): those of this process, and of those that
+    it starts, as Spark's workers are. The command line says so once for all."""
+    for name in (TLS, CA, CERT, KEY, KEY_PASSWORD, SERVER_NAME, INSECURE):
+        os.environ.pop(name, None)
+    if tls is None:
+        return
     told = {CA: tls.ca, CERT: tls.cert, KEY: tls.key}
     told = {name: os.path.abspath(os.path.expanduser(path)) for name, path in told.items() if path}
     told |= {SERVER_NAME: tls.server_name, KEY_PASSWORD: tls.key_password, INSECURE: "" if tls.verify else "true"}

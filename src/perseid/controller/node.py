@@ -182,7 +182,8 @@ class Controller:
         if self._ended:
             return self.raft.next_deadline()
         mine = self.elections.scan_at if self.active else self._mark_at if self._unmarked else None
-        return soonest(self._member_due, self._caller.next_deadline(), self.live.next_deadline(), mine)
+        others = self._caller.next_deadline(), self.live.next_deadline(), self._gate.next_deadline()
+        return soonest(self._member_due, *others, mine)
 
     def gathers(self) -> int:
         """How many microseconds to hear nothing: some, while very many turns bring nothing but heartbeats."""
@@ -411,6 +412,7 @@ class Controller:
         if self._ended:
             return
         self._out += self._caller.handle(event, self.now)
+        self._gate.tick(self.now)
         for row in self.live.expired(self.now):
             self._out.append(Close(row.conn, "silent for too long"))
             self._died(row, f"silent for more than {row.timeout_ms} ms")
@@ -430,6 +432,7 @@ class Controller:
         self.elections.recent.clear()  # what the log holds was told long ago
 
     def _on_shutdown(self, event: Shutdown) -> None:
+        self._gate.close(self.now)
         self._resign()
         self._feed(event)
         self._ended = True

@@ -106,6 +106,7 @@ class NameServer:
             self._closed(event)
         elif isinstance(event, Tick):
             out += self.caller.handle(event, now)
+            self._members.tick(now)
             self._scan()
         elif isinstance(event, ConnectFailed):
             out += self.caller.handle(event, now)
@@ -118,13 +119,14 @@ class NameServer:
             self._scan_at = now + self.config.scan_not_active_broker_interval
             self.kv.load(self._disk.read(self._kv_path), self._kv_path)
         elif isinstance(event, Shutdown):
+            self._members.close(now)
             out.append(Stop(""))
         else:
             raise AssertionError(f"no event of a name server: {event!r}")
         return out
 
     def next_deadline(self) -> Millis | None:
-        due = self.caller.next_deadline()
+        due = min(filter(None, (self.caller.next_deadline(), self._members.next_deadline())), default=None)
         if self.tables.live and (due is None or self._scan_at < due):
             return self._scan_at
         return due

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 
 from perseid.base.config import option
 from perseid.base.errors import ConfigError, RequestRefused
 from perseid.base.machine import Buffer, Millis
 from perseid.security import given
+from perseid.security.audit import AuditOptions, Journal
 from perseid.security.authentication import stranger
 from perseid.security.credentials import Credentials
+from perseid.security.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 from perseid.security.users import SUPER, User, Users, refuse
 from perseid.wire.command import Command
 from perseid.wire.rpc import Fields
@@ -38,7 +41,7 @@ class Asks(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberOptions:
+class MemberOptions(AuditOptions):
     """Of users, as they stand in the file of a name server or a controller. Names are those of AuthConfig."""
 
     authentication_enabled: bool = False
@@ -67,13 +70,17 @@ class Members:
         authenticates: bool = False,
         unsigned: frozenset[int] = frozenset(),
         certified: bool = False,
+        journal: Journal | None = None,
     ) -> None:
         """`inner`: what this node signs with; `authenticates`: requests of others have to be signed; `certified`:
-        members of our own group have to show certificates."""
+        members of our own group have to show certificates; `journal`: what people ask for, and what is refused, is
+        written there."""
         self.authenticates = authenticates
         self.certified = certified
         self._sign = inner.sign if inner is not None else None
         self._unsigned = unsigned
+        self._journal = journal
+        self._nodes = "" if inner is None else inner.access_key
         self._users = Users()
         self._refused = 0
         self._told_at: Millis | None = None
@@ -94,7 +101,10 @@ class Members:
 
     def admit(self, command: Command, asks: Asks, peer: str, now: Millis, note: Callable[[str, str], None]) -> None:
         """RequestRefused(16): whoever sent this may not. `note` is told now and then how many there were."""
-        why = "" if asks is Asks.NOTHING else self.stranger(command)
+        if asks is Asks.NOTHING or not self.authenticates:
+            return
+        why = self.stranger(command)
+        self._write_down(command, why, peer, now)
         if not why:
             return
         self._refused += 1
@@ -103,12 +113,41 @@ class Members:
             note("warning", f"requests refused: {count}, the last one code {command.code} of {peer}: {why}")
         raise refuse(why)
 
+    def _write_down(self, command: Command, why: str, peer: str, now: Millis) -> None:
+        """What nodes do all day has no line."""
+        user = command.ext.get(ACCESS_KEY) or ""
+        if self._journal is not None and (why or user != self._nodes):
+            fields = None if why else partial(_fields, command)
+            self._journal.tell(now, command.code, user, peer, why=why, fields=fields)
+
+    # ---- what had no line, for there was too much ----
+
+    def tick(self, now: Millis) -> None:
+        """Say how much, when it is time."""
+        if self._journal is not None:
+            self._journal.tick(now)
+
+    def next_deadline(self) -> Millis | None:
+        """When that is."""
+        return None if self._journal is None else self._journal.next_deadline()
+
+    def close(self, now: Millis) -> None:
+        """The node ends."""
+        if self._journal is not None:
+            self._journal.close(now)
+
+
+def _fields(command: Command) -> dict[str, object]:
+    return {name: value for name, value in command.ext.items() if name not in (ACCESS_KEY, SIGNATURE, SECURITY_TOKEN)}
+
 
 OPEN = Members()
 """Everybody may do everything."""
 
 
-def members_of(options: MemberOptions, *, certified: bool = False) -> Members:
+def members_of(
+    options: MemberOptions, *, certified: bool = False, journal: Journal | None = None
+) -> Members:
     """ConfigError, with the setting's name and never its value, when something is not as it has to be."""
     inner = given.inner_credentials(options.inner_client_authentication_credentials)
     if options.authorization_enabled and not options.authentication_enabled:
@@ -127,6 +166,7 @@ def members_of(options: MemberOptions, *, certified: bool = False) -> Members:
             authenticates=options.authentication_enabled,
             unsigned=given.codes("authenticationWhitelist", options.authentication_whitelist),
             certified=certified,
+            journal=journal,
         )
     except RequestRefused as refused:
         raise ConfigError(f"initAuthenticationUser or innerClientAuthenticationCredentials: {refused.remark}") from None

@@ -12,7 +12,8 @@ import pytest
 from tests.broker.access.test_gate import ALICE, INNER, ROOT, SECURED, ask, make, permit, send
 from tests.broker.harness import NOW, Rig
 
-from perseid.broker.access.audit import ALLOWED_PER_SECOND, MAX_CHARS, MESSAGING
+from perseid.broker.access.audit import MESSAGING
+from perseid.security.audit import ALLOWED_PER_SECOND, MAX_CHARS, Journal
 from perseid.security.credentials import Credentials
 from perseid.wire.codes import RequestCode
 
@@ -24,7 +25,7 @@ class Audited:
 
     def __init__(self, root: Path) -> None:
         self.written: list[bytes] = []
-        access = replace(SECURED, audit=self.written.append, audited_refusals_per_second=REFUSALS)
+        access = replace(SECURED, audit=Journal(self.written.append, REFUSALS))
         self.rig = Rig(root, access=access)
 
     def lines(self) -> list[dict[str, Any]]:
