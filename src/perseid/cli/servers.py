@@ -91,11 +91,12 @@ def dledger(
     """Run a member of a Raft group, a log for others to append to, until SIGTERM or Ctrl-C."""
     process.set_up_logging()
     own, raft = dledger_app.load(config_file)
-    chosen = tls_app.load(process.read_settings(config_file), tls.given())
+    given = process.read_settings(config_file)
+    chosen, access = tls_app.load(given, tls.given()), access_app.load_members(given)
     if print_all or print_important:
-        typer.echo(config.to_text(own, raft, chosen.keys, important=not print_all), nl=False)
+        typer.echo(config.to_text(own, raft, chosen.keys, access, important=not print_all), nl=False)
         return
-    raise typer.Exit(process.run(dledger_app.serve(own, raft, chosen)))
+    raise typer.Exit(process.run(dledger_app.serve(own, raft, chosen, access)))
 
 
 def controller(

@@ -78,6 +78,26 @@ def test_item_11_a_wrong_name_server_is_told_within_seconds_and_before_spark(
     assert not (tmp_path / "t").exists()
 
 
+@pytest.mark.parametrize(("code", "is_one"), [(16, True), (3, False)])
+def test_a_name_server_that_refuses_our_user_is_one(
+    monkeypatch: pytest.MonkeyPatch, code: int, is_one: bool
+) -> None:
+    """Users of brokers may not list brokers there; what does not know the question is something else."""
+    from perseid.client.blocking import BlockingAdmin
+    from perseid.client.errors import ServerRefused
+    from perseid.spark import nameservers
+
+    def refuse(admin: BlockingAdmin) -> None:
+        raise ServerRefused(code, "as the test says", "127.0.0.1:9876")
+
+    monkeypatch.setattr(BlockingAdmin, "cluster_info", refuse)
+    if is_one:
+        nameservers.check("127.0.0.1:9876")
+    else:
+        with pytest.raises(ConfigError, match=r"no name server answers \(127.0.0.1:9876: .*as the test says"):
+            nameservers.check("127.0.0.1:9876")
+
+
 def test_of_several_name_servers_each_says_why_and_one_that_answers_is_enough(
     silent: str, closed: str, broker: EmbeddedBroker
 ) -> None:
