@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -12,6 +12,7 @@ import pytest
 
 from perseid import core
 from perseid.base.machine import Effect, Opened, Write
+from perseid.broker.access.config import Access
 from perseid.broker.node import Broker
 from perseid.broker.scheduled.timer_metrics import METRICS_PATH
 from perseid.raft.config import RaftConfig
@@ -19,6 +20,7 @@ from perseid.testing.cores import core_from
 from perseid.wire import batch, command
 from perseid.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData, SubscriptionGroupConfig
 from perseid.wire.codes import RequestCode, Serializer
+from perseid.wire.headers.base import Header
 from perseid.wire.headers.pull import PullMessageRequest
 from perseid.wire.headers.send import EndTransactionRequest, SendMessageRequest, SendMessageRequestV2
 from perseid.wire.names import HALF_TOPIC
@@ -35,6 +37,7 @@ def ways() -> Iterable[tuple[str, core.Core | None]]:
 
 
 WAYS = dict(ways())
+Fields = Header | Mapping[str, str | None] | None
 
 
 PEERS = {1: "10.0.0.1:5000", 2: "10.0.0.2:65535", 3: "[2001:db8::3]:5000", 4: "no address"}
@@ -84,11 +87,15 @@ ALONE = RaftConfig(
 class Recorder(Rig):
     """A rig that keeps the bytes of all answers."""
 
-    def __init__(self, root: Path, *, plain: bool, flush: str = "ASYNC_FLUSH") -> None:
+    def __init__(
+        self, root: Path, *, plain: bool, flush: str = "ASYNC_FLUSH", access: Access | None = None
+    ) -> None:
         self.raw: dict[int, bytearray] = {}
         raft = ALONE if flush == GROUP else None
         store = replace(SMALL, flush_disk_type="ASYNC_FLUSH" if raft else flush)
-        super().__init__(root, store=store, raft=raft, default_topic_queue_nums=4, enable_property_filter=True)
+        super().__init__(
+            root, store=store, raft=raft, access=access, default_topic_queue_nums=4, enable_property_filter=True
+        )
         if not plain:
             self.parts.quick.current = self.parts.timers.quick = self.parts.transactions.quick = None
 
@@ -205,24 +212,23 @@ class Stream:
         sizes = [1, 10, 100, 1000] if tame else [0, 100, 90_000]
         return random.randbytes(random.choice(sizes))
 
-    def frame(self, code: int, header: object, body: bytes = b"", *, usual: bool = False) -> bytes:
+    def frame(self, code: int, header: Fields, body: bytes = b"", *, usual: bool = False) -> bytes:
         self.n += 1
         random = self.random
-        raw = command.encode_request(
-            code,
-            self.n,
-            header,  # type: ignore[arg-type]
-            body,
-            oneway=not usual and random.random() < 0.1,
-            serializer=random.choice([Serializer.JSON] * (4 if usual else 12) + [Serializer.ROCKETMQ]),
-        )
+        oneway = not usual and random.random() < 0.1
+        serializer = random.choice([Serializer.JSON] * (4 if usual else 12) + [Serializer.ROCKETMQ])
+        header, body = self.signed(header, body)
+        raw = command.encode_request(code, self.n, header, body, oneway=oneway, serializer=serializer)
         if not usual and random.random() < 0.1:  # the same header, written in another way
             head = raw[8 : len(raw) - len(body)].replace(b'"flag":0,', b'"flag" : 0 ,')
             if raw[4] == Serializer.JSON:
                 head = head.replace(b"TagA", b"Tag\\u0041")
-            size = 4 + len(head) + len(body)
-            raw = size.to_bytes(4, "big") + (raw[4] << 24 | len(head)).to_bytes(4, "big") + head + body
+            raw = with_head(raw, head, body)
         return raw
+
+    def signed(self, header: Fields, body: bytes) -> tuple[Fields, bytes]:
+        """What is sent in place of these."""
+        return header, body
 
     def pull(self) -> bytes:
         random = self.random
@@ -316,11 +322,18 @@ class Stream:
         )
         self.n += 1
         oneway = random.random() < 0.8
-        return bytes(command.encode_request(RequestCode.END_TRANSACTION, self.n, header, oneway=oneway))
+        fields, body = self.signed(header, b"")
+        return bytes(command.encode_request(RequestCode.END_TRANSACTION, self.n, fields, body, oneway=oneway))
 
     def next(self) -> bytes:
         chance = self.random.random()
         return self.send() if chance < 0.8 else self.pull() if chance < 0.985 else self.other()
+
+
+def with_head(raw: bytes, head: bytes, body: bytes) -> bytes:
+    """A frame like `raw` with this header and body."""
+    size = 4 + len(head) + len(body)
+    return size.to_bytes(4, "big") + (raw[4] << 24 | len(head)).to_bytes(4, "big") + head + body
 
 
 def vars_of(rig: Rig) -> dict[str, object]:

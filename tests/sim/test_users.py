@@ -6,16 +6,18 @@ from collections.abc import Callable
 
 import pytest
 
+from perseid import core
 from perseid.broker import composition
 from perseid.broker.access.gate import Gate
 from perseid.broker.access.tables import AclTable
+from perseid.broker.fast_path.signers import Signers
 from perseid.broker.kernel.request import Request
 from perseid.broker.kernel.route import Route
 from perseid.security import authentication
 from perseid.security.members import Members
 from perseid.security.policies import Acl
 from perseid.security.verdicts import Verdicts
-from perseid.sim import security
+from perseid.sim import security, users
 from perseid.sim.models.registry import MODELS
 from perseid.wire.codes import RequestCode
 
@@ -45,6 +47,10 @@ def an_allowance_that_outlives_its_policy(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Verdicts, "forget", forget)
 
 
+def a_permit_of_the_fast_way_that_outlives_its_policy(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Signers, "_forget", lambda self: None)
+
+
 def a_signature_that_nobody_compares(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(authentication, "is_signed", lambda *given: True)
 
@@ -59,6 +65,8 @@ def a_revocation_that_is_not_saved(patch: pytest.MonkeyPatch) -> None:
             self.dirty = dirty
 
     patch.setattr(AclTable, "put", put)
+    patch.setattr(core, "compiled", None)  # the seed was found where all that is signed takes the handlers' way
+    patch.setattr(users, "PROPERTIES", "")
 
 
 def a_name_server_that_asks_nobody(patch: pytest.MonkeyPatch) -> None:
@@ -73,6 +81,7 @@ DEFECTS: dict[Patch, tuple[int, str]] = {
     a_code_without_a_check: (23, "who does not sign is not served"),
     a_verdict_that_outlives_its_policy: (23, "who "),
     an_allowance_that_outlives_its_policy: (23, "who may not is not served"),
+    a_permit_of_the_fast_way_that_outlives_its_policy: (71, "who may not is not served"),
     a_signature_that_nobody_compares: (23, "who does not sign is not served"),
     a_revocation_that_is_not_saved: (525, "who may not is not served"),
     a_name_server_that_asks_nobody: (9, "who does not sign is not served"),

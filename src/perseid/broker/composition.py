@@ -139,9 +139,10 @@ class Parts:
         self.mode.guard(
             self.caller.sign, lambda command: stranger(command, users, unsigned) if access.authenticates else ""
         )
+        self.gate: Gate | None = None
         if access.authenticates:
-            gate = Gate(access, self.turn, self.settings, self.users, self.acls, verdicts, self.audit)
-            self.dispatch.admit = gate.admit
+            self.gate = Gate(access, self.turn, self.settings, self.users, self.acls, verdicts, self.audit)
+            self.dispatch.admit = self.gate.admit
 
     def _build_durability(self) -> None:
         nodes = self.mode.nodes
@@ -241,12 +242,11 @@ class Parts:
                 turn=self.turn, settings=self.settings, store=self.store, topics=self.topics, holds=self.holds,
                 stats=self.stats, durability=self.durability, answers=self.answers, roles=self.roles,
                 mappings=self.mappings, transactions=self.transactions, timers=self.timers, pulls=self.pulls,
-                generation=self.generation, pop_topic=self.pop.topic,
+                generation=self.generation, dispatch=self.dispatch, gate=self.gate, pop_topic=self.pop.topic,
             )
         )
         self.intake = Intake(
-            self.turn, self.dispatch, self.durability, self.connections, self.quick, self.mode.stream,
-            quick_way=not self.access.authenticates,
+            self.turn, self.dispatch, self.durability, self.connections, self.quick, self.mode.stream
         )
 
     def _build_requests(self) -> None:

@@ -1,6 +1,7 @@
 """The compiled core, where there is one.
 
-    layout ← scan (a frame's bytes) ← sends (a send's header and properties) ← batch (the plain sends of a turn)
+    layout ← scan (a frame's bytes) ← signers (who signed a request) ← sends (a send's header and properties) ← batch
+    (the plain sends of a turn)
     scan ← properties (of stored records, by name) ← conditions (what SQL92 expressions are made of)
     scan, properties ← pulls (which pull it is, and the records that answer it)
     batch ← records (the records that a slave was sent)
@@ -39,6 +40,7 @@ from perseid.core import (  # noqa: F401  # by their names, below
     redirects,
     scan,
     sends,
+    signers,
 )
 from perseid.wire import frame
 
@@ -50,6 +52,7 @@ class Core(NamedTuple):
     (`setup.py` by the `.pxd` that each of them has)."""
 
     scan: ModuleType
+    signers: ModuleType
     sends: ModuleType
     batch: ModuleType
     redirects: ModuleType

@@ -58,7 +58,7 @@ cdef class Batch(SendReader):
     cpdef begin(self, long long now, long long log_end, long long limit, bint may_order)
     cpdef begin_entries(self, long long index, long long term)
     @cython.locals(total=Py_ssize_t, end=Py_ssize_t)
-    cpdef Py_ssize_t take(self, object data, Py_ssize_t at, const unsigned char[::1] born_host) except -2
+    cpdef Py_ssize_t take(self, object data, Py_ssize_t at, const unsigned char[::1] born_host, dict signers) except -2
     cpdef bytes answers(self)
     @cython.locals(target=Target)
     cpdef clear(self)

@@ -44,6 +44,7 @@ from perseid.wire.record import MIN_RECORD_BYTES as MIN_BYTES
 
 if TYPE_CHECKING:
     from perseid.core.queue import Queue
+    from perseid.core.signers import Signer
     from perseid.wire.bodies import TopicConfig
 
 compiled = not __file__.endswith(".py")
@@ -107,12 +108,14 @@ class Batch(SendReader):
         answer: tuple[bytes, ...],
         binary_answer: tuple[bytes, ...],
         sync: bool,
+        signed: bool,
     ) -> None:
         """`answer`: the six texts around the five values of an answer in JSON; `binary_answer`: the five around the
         four values of one in binary, whose opaque stands in the first. `sync`: answers wait for a flush, so that sends
-        which ask not to wait (WAIT=false) are not plain."""
+        which ask not to wait (WAIT=false) are not plain. `signed`: none is plain that is not signed by one of the
+        `signers` of `take`."""
         assert len(store_host) == HOST_BYTES and len(answer) == 6 and len(binary_answer) == 5
-        super().__init__(own_properties, sync)
+        super().__init__(own_properties, sync, signed)
         self._host, self._most_bytes = memoryview(store_host), max_body_bytes
         texts: list[memoryview] = [memoryview(text) for text in answer]
         self._answer_0, self._answer_1, self._answer_2 = texts[:3]
@@ -197,11 +200,13 @@ class Batch(SendReader):
         """The records of this turn are entries of a Raft group (dledger.md §7), the next of which is `index`."""
         self._entry_head, self.index, self._term = HEAD_BYTES, index, term
 
-    def take(self, data: Buffer, at: int, born_host: bytes) -> int:
+    def take(self, data: Buffer, at: int, born_host: bytes, signers: dict[bytes, Signer]) -> int:
         """Take the plain sends that stand in `data` from `at` on, one after the other; where the first frame begins
-        that is none: the length of `data` when all are."""
+        that is none: the length of `data` when all are. `signers`: who may send from there what has to be signed."""
         if len(born_host) != HOST_BYTES:
             return at
+        if signers is not self._signers:
+            self._signers, self._signer = signers, None
         total = self._look_at(data)
         self._born_host = born_host  # type: ignore[assignment]
         while 0 <= at < total:
@@ -253,7 +258,7 @@ class Batch(SendReader):
         if not self._read_send() or self._unique_end - self._unique_at > MAX_ID_BYTES:
             return -1
         target = self._target()
-        if target is None:
+        if target is None or (self._must_sign and not self._is_admitted(self._topic_at, self._topic_end)):
             return -1
         begin = target.count
         self._id_end = _copy(self._id, 0, self._q, self._unique_at, self._unique_end - self._unique_at)

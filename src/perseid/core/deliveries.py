@@ -31,7 +31,7 @@ class Deliveries(Batch):
     """The messages that one tick of one broker delivers."""
 
     def __init__(self, store_host: bytes, timer_topic: bytes) -> None:
-        super().__init__(store_host, b"", 0, (b"",) * 6, (b"",) * 5, False)
+        super().__init__(store_host, b"", 0, (b"",) * 6, (b"",) * 5, False, False)
         self._timer_topic = memoryview(timer_topic)
         self._real_at = self._real_end = 0
         self._real_queue_id = self._out_ms = -1

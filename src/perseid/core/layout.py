@@ -24,6 +24,11 @@ INDEXED_TAG = "T#"
 PLAIN_SYS_FLAGS = SYS_COMPRESSED | SYS_COMPRESSION_MASK
 """Compressed, and how: what a plain message may say of itself."""
 
+MAX_TEXT_BYTES = 1 << 16
+"""Of the values that a request's signature is of; one with more is left to the gate."""
+APART = -1
+"""In the place of where such a value begins: it stands elsewhere (`SignedReader`)."""
+
 LONG_COLUMNS = (
     "queueOffset", "physicalOffset", "storeTimestamp", "bornTimestamp", "preparedTransactionOffset", "term",
 )  # fmt: skip

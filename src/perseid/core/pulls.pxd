@@ -5,16 +5,18 @@ from perseid.core.properties cimport Properties
 from perseid.core.scan cimport Scanner
 
 cdef Py_ssize_t HEADER_BYTES, UNIT_BYTES, MAX_KEY_BYTES, MAX_PLACES, TERM_WORK
-cdef int HEADER_JSON, OPAQUE, QUEUE_OFFSET, COMMIT_OFFSET, ALL
+cdef int HEADER_JSON, OPAQUE, QUEUE_OFFSET, COMMIT_OFFSET, SIGNATURE, ALL
 cdef long long INT_MIN, INT_MAX, EXTENDED_MAX
 
 
 cdef class Pulls(Scanner):
     cdef readonly Py_ssize_t end, count, scanned
     cdef readonly long long work, reach, opaque, queue_offset, commit_offset
-    cdef readonly bytes key
+    cdef readonly bytes key, signature
+    cdef bint _must_sign
+    cdef Py_ssize_t _signature_at, _signature_end
     cdef dict _prepared
-    cdef int _found
+    cdef int _found, _wanted
     cdef Py_ssize_t _key_end, _total
     cdef unsigned char[::1] _key
     cdef const unsigned char[::1] _window
@@ -28,6 +30,9 @@ cdef class Pulls(Scanner):
     @cython.locals(p=Py_ssize_t, stop=Py_ssize_t, depth=int, number=int, c=cython.uchar)
     cdef bint _read_json(self) noexcept
     cdef Py_ssize_t _read_number(self, Py_ssize_t p, int number) noexcept
+    @cython.locals(end=Py_ssize_t)
+    cdef Py_ssize_t _read_signature(self, Py_ssize_t p) noexcept
+    cdef bint _take_signature(self, Py_ssize_t at, Py_ssize_t end) noexcept
     @cython.locals(at=Py_ssize_t, value=Py_ssize_t, end=Py_ssize_t, number=int)
     cdef bint _read_binary(self) noexcept
     cdef int _which(self, Py_ssize_t at, Py_ssize_t size, int depth) noexcept

@@ -4,7 +4,8 @@
 
 A consumer pulls with the same header again and again: only opaque, queue offset and commit offset change. What remains
 of the header without these three numbers is the *key* of a prepared pull, in which the caller keeps what its checks
-came to. A key holds every other byte, so two headers with the same key differ in nothing but the three numbers.
+came to. A key holds every other byte, so two headers with the same key differ in nothing but the three numbers. Where
+pulls have to be signed, the signature differs, too: the caller checks it.
 
     find → (the caller's checks) → gather → frame
 """
@@ -29,14 +30,20 @@ INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 
 Wants = Callable[[Callable[[str], str | None]], bool]
 """Whether a message is wanted, whose properties can be asked for by name."""
-OPAQUE, QUEUE_OFFSET, COMMIT_OFFSET, ALL = 1, 2, 4, 7
+OPAQUE, QUEUE_OFFSET, COMMIT_OFFSET, SIGNATURE, ALL = 1, 2, 4, 8, 7
 
 
 class Pulls(Scanner):
     """The pulls of one broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, signed: bool) -> None:
+        """`signed`: one without a signature has no key."""
         super().__init__()
+        self._wanted = ALL | SIGNATURE if signed else ALL
+        self._must_sign = signed
+        self._signature_at = self._signature_end = 0
+        self.signature = b""
+        """Of the pull that was found, where they have to be signed."""
         self.end = self.opaque = self.queue_offset = self.commit_offset = 0
         """Of the pull that was found: where its frame ends, and its three numbers."""
         self.key = b""
@@ -62,6 +69,8 @@ class Pulls(Scanner):
         """What was prepared for the pull whose frame begins at `at`; None: it may be learnt by `key`."""
         total = self._look_at(data)
         is_one = self._read_pull(at, total)
+        if is_one and self._must_sign:
+            self.signature = bytes(self._raw[self._signature_at : self._signature_end])
         self._let_go()
         self.key = bytes(self._key[: self._key_end]) if is_one else b""
         return self._prepared.get(self.key)
@@ -76,7 +85,7 @@ class Pulls(Scanner):
         self.end = self._end
         if not (self._read_json() if self._serializer == HEADER_JSON else self._read_binary()):
             return False
-        return self._found == ALL and INT_MIN <= self.opaque <= INT_MAX
+        return self._found == self._wanted and INT_MIN <= self.opaque <= INT_MAX
 
     def _read_json(self) -> bool:
         p = self._head
@@ -106,6 +115,8 @@ class Pulls(Scanner):
     def _read_number(self, p: int, number: int) -> int:
         """Take in the value that begins at `p`, behind the colon: one past its last digit, or -1."""
         self._keep(p - 1, p)
+        if number == SIGNATURE:
+            return self._read_signature(p)
         if number != OPAQUE:
             if p >= self._body or self._d[p] != 34:
                 return -1
@@ -121,6 +132,21 @@ class Pulls(Scanner):
             p += 1
         return p
 
+    def _read_signature(self, p: int) -> int:
+        """Take in the signature whose text begins at `p`: one past its quote, or -1."""
+        end = -1
+        if p < self._body and self._d[p] == 34:
+            end = self._text_end(p + 1, self._body)
+        return end + 1 if end >= 0 and self._take_signature(p + 1, end) else -1
+
+    def _take_signature(self, at: int, end: int) -> bool:
+        """Take in the signature, once."""
+        if self._found & SIGNATURE:
+            return False
+        self._found |= SIGNATURE
+        self._signature_at, self._signature_end = at, end
+        return True
+
     def _read_binary(self) -> bool:
         at = self._head
         if not self._pairs():
@@ -135,7 +161,11 @@ class Pulls(Scanner):
             if value < 0:
                 return False
             number = self._which(at + 2, value - at - 6, 2)
-            if number:
+            if number == SIGNATURE:
+                self._keep(at, value - 4)
+                if not self._take_signature(value, end):
+                    return False
+            elif number:
                 self._keep(at, value - 4)
                 if not self._take_number(number, value) or self._stop != end:
                     return False
@@ -145,13 +175,15 @@ class Pulls(Scanner):
         return True
 
     def _which(self, at: int, size: int, depth: int) -> int:
-        """The number that a member of this name is, in the header (1) or its ext fields (2); 0 for none."""
+        """What a member of this name is, in the header (1) or its ext fields (2): a number, or SIGNATURE; 0: none."""
         if depth == 1 and self._is(at, size, b"opaque"):
             return OPAQUE
         if depth == 2 and self._is(at, size, b"queueOffset"):
             return QUEUE_OFFSET
         if depth == 2 and self._is(at, size, b"commitOffset"):
             return COMMIT_OFFSET
+        if self._must_sign and depth == 2 and self._is(at, size, b"Signature"):
+            return SIGNATURE
         return 0
 
     def _take_number(self, number: int, at: int) -> bool:

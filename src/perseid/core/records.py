@@ -39,7 +39,7 @@ class Records(Batch):
     """The records of one packet after the other."""
 
     def __init__(self) -> None:
-        super().__init__(bytes(8), b"", 0, (b"",) * 6, (b"",) * 5, False)
+        super().__init__(bytes(8), b"", 0, (b"",) * 6, (b"",) * 5, False, False)
         self._time = 0
         self.times: list[tuple[int, int]] = []
         """(begin in `entries`, store time): the entries from there on, up to the next begin, are of that time."""

@@ -50,10 +50,11 @@ class Sends(Batch):
         answer: tuple[bytes, ...],
         binary_answer: tuple[bytes, ...],
         sync: bool,
+        signed: bool,
         broker_name: bytes,
     ) -> None:
         """As `Batch`; `broker_name` is what handles say."""
-        super().__init__(store_host, own_properties, max_body_bytes, answer, binary_answer, sync)
+        super().__init__(store_host, own_properties, max_body_bytes, answer, binary_answer, sync, signed)
         self._answer_bytes += MAX_HANDLE_BYTES * 4 // 3 + len(HANDLE_JSON) + 4
         self._broker_name = memoryview(broker_name)
         self._names: dict[int, Target] = {}

@@ -1,10 +1,10 @@
 # The C types of sends.py, for Cython.
 
 cimport cython
-from perseid.core.scan cimport Scanner
+from perseid.core.signers cimport SignedReader
 
 cdef long long PLAIN_SYS_FLAGS, INT_MIN, INT_MAX
-cdef Py_ssize_t MAX_PROPERTIES_BYTES, HEADER_BYTES, MAX_DIGITS
+cdef Py_ssize_t MAX_PROPERTIES_BYTES, HEADER_BYTES, MAX_DIGITS, MAX_TEXT_BYTES, APART
 cdef int HEADER_JSON
 cdef unsigned int REQUIRED
 cdef tuple CHANGING_NAMES, LONG_NAMES
@@ -12,7 +12,7 @@ cdef unsigned int FIRST_LETTER, FIELDS, TOPIC, QUEUE_ID, SYS_FLAG, BORN, FLAG, P
 cdef unsigned int QUEUE_NUMS, MOST_RECONSUMED
 
 
-cdef class SendReader(Scanner):
+cdef class SendReader(SignedReader):
     cdef bint _sync, _is_batch
     cdef const unsigned char[::1] _own
     cdef unsigned char[::1] _q
@@ -37,6 +37,8 @@ cdef class SendReader(Scanner):
     cdef Py_ssize_t _unescape(self, Py_ssize_t at, Py_ssize_t end) noexcept
     @cython.locals(n=Py_ssize_t)
     cdef bint _take_properties(self, Py_ssize_t at, Py_ssize_t end) noexcept
+    @cython.locals(i=Py_ssize_t)
+    cdef Py_ssize_t _put_apart(self, Py_ssize_t at) noexcept
     @cython.locals(n=Py_ssize_t, i=Py_ssize_t)
     cdef int _append_own(self) noexcept
     cdef bint _end_properties(self) noexcept

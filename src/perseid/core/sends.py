@@ -8,8 +8,8 @@ ASCII, each once; properties of which none changes what is stored (`wire.propert
 
 from __future__ import annotations
 
-from perseid.core.layout import HEADER_BYTES, HEADER_JSON, PLAIN_SYS_FLAGS
-from perseid.core.scan import Scanner
+from perseid.core.layout import APART, HEADER_BYTES, HEADER_JSON, MAX_TEXT_BYTES, PLAIN_SYS_FLAGS
+from perseid.core.signers import SignedReader
 from perseid.wire import properties as props
 from perseid.wire.headers.send import SEND_FIELDS
 from perseid.wire.record import MAX_PROPERTIES_BYTES
@@ -37,11 +37,11 @@ TOPIC, QUEUE_ID, SYS_FLAG, BORN, FLAG, PROPERTIES, RECONSUMED, UNIT_MODE, MANY, 
 assert "".join([letter for letter, _, _ in SEND_FIELDS]) == "abcdefghijklmn"[:FIELDS], "letters in a row"
 
 
-class SendReader(Scanner):
+class SendReader(SignedReader):
     """Reads one send after the other. `_q` holds properties: those of the header, then those of a batch's messages."""
 
-    def __init__(self, own_properties: bytes, sync: bool) -> None:
-        super().__init__()
+    def __init__(self, own_properties: bytes, sync: bool, signed: bool) -> None:
+        super().__init__(signed)
         self._own, self._sync = memoryview(own_properties), sync
         self._q = memoryview(bytearray(MAX_PROPERTIES_BYTES + 1))
         self._q_end = self._code = self._flag = self._opaque = self._fields = 0
@@ -62,6 +62,7 @@ class SendReader(Scanner):
         p = at + 1
         number = 0
         self._code = self._flag = self._opaque = self._fields = 0
+        self._begin_pieces()
         if at >= end or self._d[at] != 123:  # {
             return False
         while True:
@@ -113,11 +114,14 @@ class SendReader(Scanner):
         if self._code != 310 and self._code != 10 and self._code != 320:
             return False
         at += HEADER_BYTES
+        self._begin_pieces()
         while at < self._body:
             value = self._pair(at)
             if value < 0:
                 return False
             end = self._stop
+            if self._must_sign and not self._add_piece(at + 2, value - 4, value, end):
+                return False
             letter = self._letter(at + 2, value - 4)
             if not self._first(letter) or (letter == PROPERTIES and not self._take_properties(value, end)):
                 return False
@@ -137,7 +141,7 @@ class SendReader(Scanner):
     def _read_fields(self, p: int, end: int) -> int:
         """Read the ext fields, whose object begins at `p`: one past its end, -1 when a plain send has other ones."""
         self._q_end = self._reconsumed = self._is_batch = 0
-        if self._d[p] != 123 or self._fields:
+        if self._d[p] != 123 or self._fields or self._pieces_count:
             return -1
         while True:
             name = p + 2
@@ -150,6 +154,8 @@ class SendReader(Scanner):
                 return -1
             stop = self._unescape(p, end) if letter == PROPERTIES else self._text_end(p, end)
             if stop < 0 or not self._read_field(letter, p, stop):
+                return -1
+            if self._must_sign and not self._add_piece(name, p - 3, APART if letter == PROPERTIES else p, stop):
                 return -1
             p = stop + 1
             if p >= end:
@@ -237,6 +243,14 @@ class SendReader(Scanner):
             at += 1
         self._q_end = n
         return True
+
+    def _put_apart(self, at: int) -> int:
+        """The properties, whose JSON has escapes."""
+        if self._q_end > MAX_TEXT_BYTES - at:
+            return -1
+        for i in range(self._q_end):
+            self._text_space[at + i] = self._q[i]
+        return at + self._q_end
 
     def _append_own(self) -> None:
         """Put the broker's own properties behind those of a message that was sent alone."""

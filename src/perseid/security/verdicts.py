@@ -13,6 +13,8 @@ class Verdicts:
 
     def __init__(self) -> None:
         self._known: dict[Hashable, str] = {}
+        self.number = 0
+        """Rises with each change: what was found out before counts no more."""
 
     def get(self, key: Hashable) -> str | None:
         """Why not; nothing: it may be done. None: not known."""
@@ -27,3 +29,4 @@ class Verdicts:
     def forget(self) -> None:
         """Users or policies changed."""
         self._known.clear()
+        self.number += 1

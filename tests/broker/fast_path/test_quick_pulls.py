@@ -169,7 +169,7 @@ def changed(old: bytes, new: bytes, opaque: int, **fields: int) -> bytes:
 
 @pytest.mark.parametrize("texts", ODD.values(), ids=ODD.keys())
 def test_the_three_numbers_are_those_of_the_header(rig: Rig, texts: tuple[bytes, bytes], way: core.Core) -> None:
-    pulls = way.pulls.Pulls()
+    pulls = way.pulls.Pulls(signed=False)
     first, second = changed(*texts, 101), changed(*texts, 102, queue_offset=4)
     assert pulls.find(first, 0) is None and pulls.key
     pulls.learn(pulls.key, "prepared pull", 10)
@@ -179,12 +179,12 @@ def test_the_three_numbers_are_those_of_the_header(rig: Rig, texts: tuple[bytes,
 
 @pytest.mark.parametrize("texts", NONE.values(), ids=NONE.keys())
 def test_what_could_mean_something_else_has_no_key(texts: tuple[bytes, bytes], way: core.Core) -> None:
-    pulls = way.pulls.Pulls()
+    pulls = way.pulls.Pulls(signed=False)
     assert pulls.find(changed(*texts, 101), 0) is None and not pulls.key
 
 
 def test_a_header_that_differs_has_another_key(way: core.Core) -> None:
-    pulls = way.pulls.Pulls()
+    pulls = way.pulls.Pulls(signed=False)
     keys = set()
     for fields in ({}, {"queue_id": 1}, {"subscription": "T1"}, {"sys_flag": 4}, {"sub_version": 1}):
         pulls.find(pull_of(1, **fields), 0)
@@ -196,4 +196,4 @@ def test_a_header_that_differs_has_another_key(way: core.Core) -> None:
 def test_a_unit_that_does_not_fit_the_window_is_left_to_the_handler(unit: tuple[int, int, int], way: core.Core) -> None:
     packed = b"".join(n.to_bytes(size, "big", signed=True) for n, size in zip(unit, (8, 4, 8), strict=True))
     assert len(packed) == UNIT_BYTES
-    assert way.pulls.Pulls().gather(packed, memoryview(bytes(100)), 0, 32, 1 << 20, 1 << 16, None) is False
+    assert way.pulls.Pulls(signed=False).gather(packed, memoryview(bytes(100)), 0, 32, 1 << 20, 1 << 16, None) is False

@@ -7,7 +7,8 @@ binary headers too. With SYNC_FLUSH the answers of a read wait together (`acks.w
 WAIT=false is left to the handler.
 
 Two ways lead to the same end: `CoreSends` with the compiled core, `PlainSends` in plain Python where there is none.
-`sends_of` chooses. Why a send is left to the handlers is decided in one place for both (`why_not`).
+`sends_of` chooses. Why a send is left to the handlers is decided in one place for both (`why_not`). Where requests have
+to be signed, the core checks that, too (`signers`); plain Python leaves all to the handlers then.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from perseid.base.errors import RemoteProtocolError
 from perseid.base.machine import Buffer, Millis
 from perseid.broker.fast_path.core_turns import MAX_TARGETS, CorePorts, CoreTurn, count_sends
 from perseid.broker.fast_path.quick_pulls import QuickPulls
+from perseid.broker.fast_path.signers import CODES, NOBODY, Signers
 from perseid.broker.fast_path.why_not import (
     HEADERS,
     Facts,
@@ -45,9 +47,11 @@ from perseid.wire.names import HALF_TOPIC, TIMER_TOPIC
 from perseid.wire.record import MAX_TOPIC_BYTES
 
 if TYPE_CHECKING:
+    from perseid.broker.access.gate import Gate
     from perseid.broker.config import BrokerConfig
     from perseid.broker.consume.pull import PullRequests
     from perseid.broker.kernel.answers import Answers
+    from perseid.broker.kernel.dispatch import Dispatch
     from perseid.broker.kernel.generation import Generation
     from perseid.broker.kernel.request import Connection
     from perseid.broker.kernel.roles import Roles
@@ -85,6 +89,9 @@ class SendPorts(CorePorts):
     timers: TimerService
     pulls: PullRequests
     generation: Generation
+    dispatch: Dispatch
+    gate: Gate | None
+    """None: requests need no signature."""
 
 
 class QuickSends:
@@ -111,6 +118,8 @@ def sends_of(ports: SendPorts) -> CoreSends | PlainSends | None:
     if len(ports.settings.store_host.ip) != 4 or quote(region) != f'"{region}"' or ports.store.appends.lmq:
         return None
     compiled = core.compiled
+    if ports.gate is not None and (compiled is None or not ports.gate.all_sign(CODES)):
+        return None
     return PlainSends(ports) if compiled is None else CoreSends(ports, compiled)
 
 
@@ -161,11 +170,12 @@ class CoreSends(CoreTurn):
         batch: RedirectingBatch = compiled.redirects.Sends(
             packed_host(ports.settings.store_host), ports.answers.encoded_properties, most, texts,
             binary_answer_texts(ports),
-            ports.durability.waits, ports.settings.current.broker_name.encode(),
+            ports.durability.waits, ports.gate is not None, ports.settings.current.broker_name.encode(),
         )  # fmt: skip
         super().__init__(ports, compiled, batch)
         self._batch: RedirectingBatch = batch
-        self._pulls = QuickPulls(ports.pulls, ports.generation, ports.mappings, compiled)
+        self._signers = None if ports.gate is None else Signers(ports.gate, ports.dispatch, compiled)
+        self._pulls = QuickPulls(ports.pulls, ports.generation, ports.mappings, compiled, self._signers)
         self._names: dict[tuple[str, int], CoreTarget] = {}
         """Of the sends that are redirected: their targets are but names."""
         self._timer_target: CoreTarget | None = None
@@ -182,7 +192,8 @@ class CoreSends(CoreTurn):
         """Let the core take what it can from `at` on; where it stopped."""
         known = data[at + 16 : at + 19] in SEND_HINTS or data[at + 8 : at + 10] in BINARY_SEND_HINTS
         if known and (self._begun or self._begin()):
-            return self._batch.take(data, at, conn.packed_host)
+            signers = NOBODY if self._signers is None else self._signers.at(conn)
+            return self._batch.take(data, at, conn.packed_host, signers)
         return at
 
     def _others(self, conn: Connection, data: Buffer, at: int) -> Iterator[Command]:
@@ -200,7 +211,7 @@ class CoreSends(CoreTurn):
             if command.code == RequestCode.END_TRANSACTION and command.is_oneway:  # it is done at the turn's end
                 yield command
                 at = end
-            elif not self._learn(command):
+            elif not self._learn(conn, command):
                 self.settle()
                 self.count()
                 key = self._pulls.key if may_be_pull else b""
@@ -240,15 +251,17 @@ class CoreSends(CoreTurn):
             self._batch.halves_left = 0 if rejected else ports.transactions.room
         return not_now(ports) is None and super()._begin()
 
-    def _learn(self, command: Command) -> bool:
-        """Make a plain send's queue known to the core; False when it is, or the send is not plain."""
+    def _learn(self, conn: Connection, command: Command) -> bool:
+        """Make a plain send's queue known to the core, and who may send there; False when it is, or the send is not
+        plain."""
         header = header_of(command)
         if header is None or len(header.topic) > MAX_TOPIC_BYTES or not_there(self._ports, header) is not None:
             return False
         row = self._ports.topics.rows[header.topic]
+        learnt = self._signers is not None and self._signers.learn(conn, command, header, header.topic.encode())
         if REDIRECTED.search(header.properties):
-            return self._learn_name(header, row)
-        return self._learn_queue(header.topic, header.queue_id, row)
+            return self._learn_name(header, row) or learnt
+        return self._learn_queue(header.topic, header.queue_id, row) or learnt
 
     def _learn_name(self, header: SendMessageRequest, row: TopicConfig) -> bool:
         """The same for a send that goes to a topic of the broker's own."""

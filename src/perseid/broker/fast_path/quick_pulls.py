@@ -5,6 +5,8 @@ for as long as nothing that they look at has changed. That ends with the *genera
 request that may change something of that begins a new one, and so do a connection that closed and the housekeeping.
 Topic, group and queue are compared besides, since a send or a pull may create them.
 
+Where pulls have to be signed, each one's signature is checked besides (`signers`).
+
 Left to the ordinary handler: pulls of static topics, what is not found (it waits, or is refused), what has to be
 fetched, answers longer than GATHER_BYTES, pulls at the second port, and all pulls while an operator's reset of an
 offset waits to be taken up.
@@ -12,13 +14,15 @@ offset waits to be taken up.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Buffer
 from perseid.broker.consume import pull
+from perseid.broker.fast_path.signers import Signers, text_of_pull
 from perseid.broker.kernel.request import VIP_LISTENER, Connection, Request
 from perseid.core.layout import UNIT_BYTES
+from perseid.security.signature import ACCESS_KEY
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.store.reading import SPAN_BYTES, scan_units, window
 from perseid.store.results import ReadStatus
@@ -44,11 +48,20 @@ GATHER_BYTES = 64 * 1024
 _SAMPLE = (1_111_111_111, 2_222_222_222, 3_333_333_333)
 
 
+class Signed(NamedTuple):
+    """Who signs a pull, of what (with places for commit and queue offset), and what it has to be permitted."""
+
+    user: bytes
+    text: bytes
+    permit: tuple[str, str]
+
+
 class PreparedPull:
     """What the checks of one pull came to."""
 
     __slots__ = (
-        "checked", "commits", "generation", "header", "key", "limits", "queue", "serializer", "suggest", "text",
+        "checked", "commits", "generation", "header", "key", "limits", "queue", "serializer", "signed", "suggest",
+        "text",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +78,8 @@ class PreparedPull:
         self.serializer = Serializer.JSON
         self.text = b""
         """The frame up to the header's end in JSON, with places for next, first and last offset and opaque."""
+        self.signed: Signed | None = None
+        """Where pulls have to be signed."""
 
     def answer_in(self, serializer: Serializer) -> PreparedPull:
         """Make the text of its answers."""
@@ -95,12 +110,15 @@ class QuickPulls:
     """The pulls of one broker that the compiled core answers."""
 
     def __init__(
-        self, requests: PullRequests, generation: Generation, mappings: TopicMappings, compiled: Core
-    ) -> None:
+        self, requests: PullRequests, generation: Generation, mappings: TopicMappings, compiled: Core,
+        signers: Signers | None,
+    ) -> None:  # fmt: skip
+        """`signers`: where each pull has to be signed."""
+        self._signers = signers
         self._requests = requests
         self._generation = generation
         self._mappings = mappings
-        self._pulls: CorePulls = compiled.pulls.Pulls()
+        self._pulls: CorePulls = compiled.pulls.Pulls(signers is not None)
 
     @staticmethod
     def may_be(data: Buffer, at: int) -> bool:
@@ -111,7 +129,7 @@ class QuickPulls:
         """Answer the pull whose frame begins at `at`, if it can be done quickly: where the frame ends, else `at`."""
         requests, pulls = self._requests, self._pulls
         prepared: PreparedPull | None = pulls.find(data, at)
-        if prepared is None or not self._is_good(prepared, conn):
+        if prepared is None or not self._is_good(prepared, conn) or not self._is_admitted(prepared.signed, conn):
             return at
         queue, offset, config = prepared.queue, pulls.queue_offset, requests.store.config
         low, high = queue.min, queue.shown
@@ -181,6 +199,17 @@ class QuickPulls:
             and not requests.offsets.resets_wait
         )
 
+    def _is_admitted(self, signed: Signed | None, conn: Connection) -> bool:
+        """Did somebody sign the pull that was found last who may, where that is asked for?"""
+        if self._signers is None:
+            return True
+        assert signed is not None, "a pull that nobody signs was prepared"
+        signer = self._signers.at(conn).get(signed.user)
+        if signer is None or signed.permit not in signer.permits:
+            return False
+        pulls = self._pulls
+        return signer.has_signed(signed.text % (pulls.commit_offset, pulls.queue_offset), pulls.signature)
+
     @property
     def key(self) -> bytes:
         """Of the frame that `take` left to the ordinary handler; `b""` when it can't be prepared."""
@@ -193,6 +222,9 @@ class QuickPulls:
             return
         try:
             header = command.header(PullMessageRequest)
+            signed = None if self._signers is None else self._learn_signer(conn, command, header)
+            if self._signers is not None and signed is None:
+                return  # nothing may be checked for who may not: that makes groups
             checked = requests.admit(Request(conn, command, header))
         except RequestRefused:
             return
@@ -202,4 +234,16 @@ class QuickPulls:
         if queue is not None and not requests.topics.is_special(header.topic):
             suggest = requests.replicas.suggest(checked.group, -1)
             prepared = PreparedPull(self._generation.number, suggest, header, checked, queue)
+            prepared.signed = signed
             self._pulls.learn(key, prepared.answer_in(command.serializer), MAX_PREPARED)
+
+    def _learn_signer(self, conn: Connection, command: Command, header: PullMessageRequest) -> Signed | None:
+        """Keep who signed the pull that was found last, and of what; None when nobody did who may, or only the gate can
+        tell."""
+        assert self._signers is not None
+        text = text_of_pull(command)
+        if text is None:
+            return None
+        signed = Signed(command.ext.get(ACCESS_KEY, "").encode(), text, (header.topic, header.consumer_group))
+        self._signers.learn(conn, command, header, signed.permit)
+        return signed if self._is_admitted(signed, conn) else None

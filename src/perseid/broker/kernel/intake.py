@@ -55,14 +55,13 @@ class Intake:
 
     def __init__(
         self, turn: Turn, dispatch: Dispatch, durability: Durability, connections: Connections, quick: Quick,
-        streams: StreamData, *, quick_way: bool,
+        streams: StreamData,
     ) -> None:  # fmt: skip
-        """`quick_way`: plain sends may go it; not where each request has to be signed."""
         self._turn = turn
         self._dispatch = dispatch
         self._durability = durability
         self._connections = connections
-        self._quick = quick if quick_way else None
+        self._quick = quick
         self._streams = streams
         self._taken: list[tuple[ConnId, bytes, int]] = []
         """Answers to this turn's plain sends that have to wait: connection, frames, messages."""
@@ -70,7 +69,7 @@ class Intake:
     def take(self, reads: Iterable[Frames]) -> None:
         """What one turn brings."""
         running = self._dispatch.serves
-        sends = self._quick.current if running and self._quick is not None else None
+        sends = self._quick.current if running else None
         clients: list[tuple[Connection, Buffer]] = []
         for frames in reads:
             conn = self._connections.get(frames.conn)
