@@ -33,7 +33,7 @@ RATIOS = {
 WORDS = {
     "speed": "messages a second",
     "cpu": "CPU a message",
-    "more": "µs of CPU a message more than",
+    "more": "µs of CPU a message",
     "p99": "p99",
     "start": "start-up",
     "memory": "resident memory",
@@ -116,7 +116,7 @@ class Verdict:
     def __str__(self) -> str:
         goal = self.goal
         whose = "" if goal.server == CORE else f"{goal.server}: "
-        of = f" of {goal.against}'s" if goal.against else ""
+        of = f" {'over' if goal.what in DIFFERENCES else 'of'} {goal.against}'s" if goal.against else ""
         limit = f"goal {'≥' if goal.at_least else '≤'} {goal.limit:.3g}"
         return f"{whose}{WORDS[goal.what]} {self.value:.2f}{of} ({limit}: {'met' if self.met else 'missed'})"
 

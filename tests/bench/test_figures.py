@@ -73,6 +73,16 @@ def test_a_flat_cost_is_put_beside_the_other_row_of_the_same_broker() -> None:
     assert list(figures.verdicts(summary(topics1000=one))) == [], "the other row was not measured"
 
 
+def test_what_is_added_to_another_rows_cost_is_no_ratio() -> None:
+    found = summary(
+        openclosed={JAVA: rounds(60.0), CORE: rounds(13.0)}, bothclosed={JAVA: rounds(80.0), CORE: rounds(17.5)}
+    )
+    beside_java, added = figures.verdicts(found)
+    assert beside_java.value == pytest.approx(17.5 / 80) and added.value == pytest.approx(4.5) and added.met
+    assert str(added) == "µs of CPU a message 4.50 over openclosed's (goal ≤ 5: met)"
+    assert "more" not in found["bothclosed"]["ratios"][CORE]
+
+
 def test_a_broker_at_rest_is_judged_by_start_memory_and_idle_cpu() -> None:
     found = summary(start={JAVA: at_rest(4.0, 400.0, 9.0), CORE: at_rest(0.5, 50.0, 1.5)})
     assert [(v.goal.what, v.value, v.met) for v in figures.verdicts(found)] == [
