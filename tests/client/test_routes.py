@@ -6,8 +6,9 @@ from random import Random
 import pytest
 
 from perseid.client.connection import Connection, Connections
-from perseid.client.errors import ClientError, NoRoute
+from perseid.client.errors import ClientError, ConnectFailed, NoRoute
 from perseid.client.model import MessageQueue
+from perseid.client.pull import PullConsumer
 from perseid.client.routes import BrokerQueues, NameServers, Routes, TopicRoute
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import Command
@@ -176,6 +177,22 @@ def test_the_timeout_of_a_silent_name_server_is_named() -> None:
             with pytest.raises(ClientError, match="within 40 ms"):
                 await names.call(ROUTE, timeout_ms=40)
             await connections.close()
+
+    run(test())
+
+
+def test_a_broker_whose_address_nobody_tells_is_an_error_that_says_why() -> None:
+    """Name servers that don't answer are not name servers that don't know it."""
+
+    async def test() -> None:
+        async with FakeServer({"t": 1}) as server:
+            address = server.address
+        async with PullConsumer(address, "g") as consumer:
+            with pytest.raises(ConnectFailed, match=f"the name servers don't tell its address: .*{address}"):
+                await consumer.max_offset(MessageQueue("t", BROKER, 0))
+        async with FakeServer({"t": 1}) as server, PullConsumer(server.address, "g") as consumer:
+            with pytest.raises(ConnectFailed, match="no master of that name is known to the name servers"):
+                await consumer.max_offset(MessageQueue("other", "elsewhere", 0))
 
     run(test())
 

@@ -206,15 +206,17 @@ class Routes:
             task.add_done_callback(lambda done: self._asked(topic, done))
         return await asyncio.shield(task)
 
-    async def refresh(self, topic: str, *, at_once: bool = False) -> None:
-        """Ask again, but not more than once a second; an error leaves the old route in place."""
+    async def refresh(self, topic: str, *, at_once: bool = False) -> PerseidError | None:
+        """Ask again, but not more than once a second; an error leaves the old route in place, and is returned."""
         now = asyncio.get_running_loop().time()
         if not at_once and now - self._asked_at.get(topic, -1e9) < MIN_REFRESH_INTERVAL_MS / 1000:
-            return
+            return None
         try:
             await self.fetch(topic)
         except PerseidError as error:
             log.debug("the route of %s could not be refreshed: %s", topic, error)
+            return error
+        return None
 
     async def refresh_all(self) -> None:
         """One round of the 30 s poll."""

@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar
 from perseid.base.errors import PerseidError
 from perseid.client.connection import Connection, Connections
 from perseid.client.credentials import credentials_here
-from perseid.client.errors import ClientError, ConnectFailed, NotStarted
+from perseid.client.errors import ClientError, ConnectFailed, NoRoute, NotStarted
 from perseid.client.model import MessageQueue
 from perseid.client.routes import MISSING_INTERVAL_MS, POLL_INTERVAL_MS, NameServers, Routes
 from perseid.client.tls import ClientTls
@@ -151,19 +151,26 @@ class Session:
 
     async def broker(self, broker_name: str, topic: str | None = None) -> str:
         """The address of a broker's master; asks for `topic`'s route when it is unknown."""
-        address = self.routes.address(broker_name)
-        if address is None and topic is not None:
-            await self.routes.refresh(topic)
-            address = self.routes.address(broker_name)
-        if address is None:
-            raise ConnectFailed(broker_name, "no master of that name is known to the name servers")
-        return address
+        failed = None
+        if topic is not None and self.routes.address(broker_name) is None:
+            failed = await self.routes.refresh(topic)
+        return self._address(broker_name, failed)
 
     async def leader(self, queue: MessageQueue) -> str:
         """The address of the master that serves a queue; asks for its topic's route when it is unknown."""
+        failed = None
         if self.routes.address(self.routes.home(queue)) is None:
-            await self.routes.refresh(queue.topic)
-        return await self.broker(self.routes.home(queue))
+            failed = await self.routes.refresh(queue.topic)
+        return self._address(self.routes.home(queue), failed)
+
+    def _address(self, broker_name: str, failed: PerseidError | None) -> str:
+        """The master's address; `failed`: why name servers could not be asked for it."""
+        address = self.routes.address(broker_name)
+        if address is not None:
+            return address
+        if failed is None or isinstance(failed, NoRoute):
+            raise ConnectFailed(broker_name, "no master of that name is known to the name servers")
+        raise ConnectFailed(broker_name, f"the name servers don't tell its address: {failed}")
 
     # ---- heartbeats ----
 
