@@ -15,13 +15,14 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from perseid.base.errors import RemoteProtocolError, RequestRefused
+from perseid.base.errors import LocalProtocolError, RemoteProtocolError, RequestRefused
 from perseid.client.model import MessageQueue
 from perseid.controller import events
 from perseid.controller.state import Tables
 from perseid.raft.applying import SNAPSHOT, Applier
 from perseid.raft.files import FileLog
 from perseid.raft.runs import CoreRuns, PlainRuns
+from perseid.security.signature import ACCESS_KEY, SIGNATURE
 from perseid.sim.disk import SimDisk
 from perseid.spark import sink_options
 from perseid.spark.encode import BatchPartition, Encoder, Layout, Packed
@@ -199,6 +200,33 @@ def core(data: bytes) -> None:
             _twins[0].compare(_framed(seed) * 2)
     if not _twins[0].compare(_framed(data) * 2):
         _twins.clear()
+
+
+_signed_twins: list[Twins] = []
+
+
+def signed_core(data: bytes) -> None:
+    """The same where requests have to be signed: as it came, then what is left of it signed anew, twice."""
+    if not _signed_twins:
+        _signed_twins.append(Twins(permitted.SIGNED))
+        for seed in SEEDS["signed_core"]:
+            _signed_twins[0].compare(_framed(seed) * 2)
+    if not _signed_twins[0].compare(_framed(data) + _signed_anew(_framed(data)) * 2):
+        _signed_twins.clear()
+
+
+def _signed_anew(raw: bytes) -> bytes:
+    """The request of a frame with a signature that is right; nothing, where there is no request."""
+    try:
+        (command,) = decode_all(raw)
+        fields = {name: value for name, value in command.ext.items() if name not in (ACCESS_KEY, SIGNATURE)}
+        signed = permitted.SIGNED.sign(fields, command.body)
+        return encode_request(
+            command.code, command.opaque, signed, bytes(command.body), oneway=command.is_oneway,
+            serializer=command.serializer,
+        )  # fmt: skip
+    except (RemoteProtocolError, LocalProtocolError):
+        return b""
 
 
 _replicas: list[ReplicaTwins] = []
@@ -394,6 +422,7 @@ TARGETS: dict[str, Target] = {
         permitted.policies,
         permitted.users_files,
         core,
+        signed_core,
         slave,
         ha_master,
         ha_slave,
@@ -574,6 +603,7 @@ def _seeds() -> dict[str, list[bytes]]:
         "pushes": [push.to_json()],
         "entries": [b"".join(bytes(part) for entry in log for part in entry.encode())],
         "core": _requests(),
+        "signed_core": [_signed_anew(_framed(one))[8:] for one in _requests()],
         "ha_master": _streams()[0],
         "ha_slave": _streams()[1],
         "controller": _controller_requests(),

@@ -14,9 +14,12 @@ from typing import Any
 
 from perseid import core
 from perseid.base.machine import Close, Closed, Feed, Flush, Frames, Note, Opened, SaveState, Start, Stop, Tick, Write
+from perseid.broker.access.config import Access
 from perseid.broker.config import BrokerConfig
 from perseid.broker.kernel import messages
 from perseid.broker.node import Broker
+from perseid.security.credentials import Credentials
+from perseid.security.policies import Acl
 from perseid.sim.disk import SimDisk
 from perseid.store.config import StoreConfig
 from perseid.store.replica import Replica, ReplicaRefused
@@ -26,10 +29,12 @@ from perseid.testing.cores import core_from
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import encode_request
 from perseid.wire.frame import split
+from perseid.wire.headers.base import Header
 from perseid.wire.headers.send import EndTransactionRequest
 from perseid.wire.host import host_from
 from perseid.wire.properties import PGROUP
 from perseid.wire.record import SYS_TRANSACTION_COMMIT, Message, Record
+from perseid.wire.users import AclInfo, PolicyEntryInfo, PolicyInfo
 
 CONN = 1
 SMALL = StoreConfig(
@@ -59,8 +64,10 @@ def checked_core() -> core.Core:
 class Twins:
     """The two brokers, in the same state as long as nothing is wrong."""
 
-    def __init__(self) -> None:
+    def __init__(self, user: Credentials | None = None) -> None:
+        """`user`: requests have to be signed, and this one may do what the seeds ask for."""
         self.now = NOW
+        self._user = user
         self._hidden: list[Any] = []
         sys.unraisablehook = self._hidden.append  # an index out of bounds in a function that can't raise
         core.compiled = checked_core()
@@ -70,8 +77,13 @@ class Twins:
 
     def _broker(self) -> Broker:
         config = BrokerConfig(broker_name="b", enable_property_filter=True)
-        broker = Broker(config, SMALL, SimDisk(Random(1)), Random(1))
+        access = None if self._user is None else Access(authenticates=True, authorizes=True, key=bytes(32))
+        broker = Broker(config, SMALL, SimDisk(Random(1)), Random(1), access=access)
         self._play(broker, Start())
+        if self._user is not None:
+            broker.parts.users.create(self._user.access_key, self._user.secret_key, None, None)
+            rights = [PolicyEntryInfo(resource, ["Pub", "Sub"], None, "Allow") for resource in ("Topic:t", "Group:*")]
+            broker.parts.acls.put(self._user.access_key, Acl.of(AclInfo("User:u", [PolicyInfo(None, rights)])))
         self._play(broker, self._opened())
         return broker
 
@@ -122,6 +134,9 @@ class Twins:
         did, wanted = (self._play(broker, Frames(CONN, data)) for broker in (self.with_core, self.alone))
         assert did == wanted, f"the core's broker did {did}, the other {wanted}"
 
+    def _signed(self, header: Header) -> Header | dict[str, str | None]:
+        return header if self._user is None else self._user.sign(header, b"")
+
     def _words(self) -> bytes:
         """Commits of the last halves, as their producers say it."""
         found = [
@@ -129,7 +144,7 @@ class Twins:
             for place in self.alone.parts.transactions.places()[-MOST_WORDS:]
         ]
         return b"".join(
-            encode_request(RequestCode.END_TRANSACTION, number, _word(half), oneway=True)
+            encode_request(RequestCode.END_TRANSACTION, number, self._signed(_word(half)), oneway=True)
             for number, half in enumerate(found)
             if half is not None
         )
