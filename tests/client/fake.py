@@ -126,6 +126,7 @@ class FakeServer:
         self.headers: list[send.SendMessageRequestV2] = []
         self.peers: list[_Peer] = []
         self.connections = 0
+        self.broker_id = 0
         self.address = ""
         self.answers: list[Command] = []
         self.young = True
@@ -236,12 +237,12 @@ class FakeServer:
         count = self.queues_of[topic]
         route = bodies.TopicRouteData(
             queue_datas=[bodies.QueueData(BROKER, count, count, 6)],
-            broker_datas=[bodies.BrokerData("fake", BROKER, {0: self.address})],
+            broker_datas=[bodies.BrokerData("fake", BROKER, {self.broker_id: self.address})],
         )
         return Answer(body=route.to_json(standard=True))
 
     def _on_get_broker_cluster_info(self, peer: _Peer, command: Command) -> Answer:
-        data = bodies.BrokerData("fake", BROKER, {0: self.address})
+        data = bodies.BrokerData("fake", BROKER, {self.broker_id: self.address})
         return Answer(body=bodies.ClusterInfo({BROKER: data}, {"fake": [BROKER]}).to_json())
 
     def _on_get_all_topic_list_from_nameserver(self, peer: _Peer, command: Command) -> Answer:

@@ -78,6 +78,23 @@ def test_a_group_begins_where_it_committed_or_where_it_says() -> None:
     run(test())
 
 
+def test_a_slave_without_its_master_is_read_and_keeps_what_groups_commit() -> None:
+    async def test() -> None:
+        async with filled() as server:
+            server.broker_id = 2
+            async with PullConsumer(server.address, "g", from_where="first") as consumer:
+                consumer.assign([Q0])
+                assert [m.body for m in await consumer.poll(3)] == [b"0-0", b"0-1", b"0-2"]
+                await consumer.commit()
+                with pytest.raises(ClientError, match="no master of that name"):
+                    await consumer.max_offset(Q0)
+            async with PullConsumer(server.address, "g") as consumer:
+                consumer.assign([Q0])
+                assert [m.body for m in await consumer.poll(3)] == [b"0-3", b"0-4"]
+
+    run(test())
+
+
 def test_seek_forgets_what_was_read_ahead() -> None:
     async def test() -> None:
         async with filled() as server, PullConsumer(server.address, "g", from_where="first") as consumer:

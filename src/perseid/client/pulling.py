@@ -214,7 +214,12 @@ _KNOWN = frozenset(int(code) for code in ResponseCode)
 
 
 class Offsets:
-    """The offsets that brokers keep: a queue's bounds, and what groups have committed."""
+    """The offsets that brokers keep: a queue's bounds, and what groups have committed.
+
+    While a set of brokers has no master, a slave is told and asked what groups have committed, as it is what they read
+    from. Where a queue ends it isn't asked: it may lag, and who holds its answer against an earlier one would take
+    messages for lost.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -222,7 +227,7 @@ class Offsets:
     async def min(self, queue: MessageQueue) -> int:
         """The oldest offset that can still be read."""
         header = GetMinOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
-        return await self._ask(queue, RequestCode.GET_MIN_OFFSET, header)
+        return await self._ask_reader(queue, RequestCode.GET_MIN_OFFSET, header)
 
     async def max(self, queue: MessageQueue) -> int:
         """One more than the newest offset."""
@@ -251,7 +256,7 @@ class Offsets:
             set_zero_if_not_found=None if zero_if_young else False,
         )
         try:
-            return await self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
+            return await self._ask_reader(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
         except ServerRefused as error:
             if error.code == ResponseCode.QUERY_NOT_FOUND:
                 return None
@@ -265,7 +270,7 @@ class Offsets:
             queue_id=queue.queue_id,
             commit_offset=offset,
         )
-        address = await self._session.leader(queue)
+        address = await self._session.reader(queue)
         await self._session.connections.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def commit_all(
@@ -291,6 +296,11 @@ class Offsets:
         return done
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> int:
-        address = await self._session.leader(queue)
+        return await self._ask_at(await self._session.leader(queue), code, header)
+
+    async def _ask_reader(self, queue: MessageQueue, code: RequestCode, header: Header) -> int:
+        return await self._ask_at(await self._session.reader(queue), code, header)
+
+    async def _ask_at(self, address: str, code: RequestCode, header: Header) -> int:
         answer = await self._session.connections.ask(address, code, header)
         return answer.header(OffsetResponse).offset

@@ -172,6 +172,16 @@ class Session:
             raise ConnectFailed(broker_name, "no master of that name is known to the name servers")
         raise ConnectFailed(broker_name, f"the name servers don't tell its address: {failed}")
 
+    async def reader(self, queue: MessageQueue) -> str:
+        """The address of what serves a queue's readers: its master, or a slave while there is none."""
+        try:
+            return await self.leader(queue)
+        except ConnectFailed:
+            address = self.routes.address(self.routes.home(queue), only_this=False)
+            if address is None:
+                raise
+            return address
+
     # ---- heartbeats ----
 
     async def heartbeat(self) -> None:
