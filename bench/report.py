@@ -125,6 +125,7 @@ def part_text(report: dict[str, Any], part: str) -> str:
         goals="\n".join(f"- {line}" for line in goals(summary)),
         titles="; ".join(f"**{name}**: {row['title']}" for name, row in summary.items()),
         cold=_cold_words(summary),
+        busy=_busy_words(summary),
         load=load_words(summary),
         machine="; ".join(f"{k}: {v}" for k, v in machine.items() if k != "date"),
     )
@@ -160,6 +161,12 @@ def _cold_words(summary: Summary) -> str:
         if "read_mb_s" in figures
     ]
     return f" The cold log was read with {', '.join(rates)}." if rates else ""
+
+
+def _busy_words(summary: Summary) -> str:
+    """What speaks against figures that were written all the same."""
+    busy = others_busy(summary)
+    return f" Other processes kept up to {busy:.2f} of the cores busy meanwhile." if busy > QUIET_CORES else ""
 
 
 def plot(summary: Summary, machine: dict[str, str], path: Path) -> None:
