@@ -22,6 +22,8 @@ cdef class Commits(Deliveries):
     cdef long long _commit(self, Py_ssize_t total, long long physical_offset, long long queue_offset) except -1
     @cython.locals(at=Py_ssize_t, stop=Py_ssize_t, n=Py_ssize_t, value=Py_ssize_t, end=Py_ssize_t)
     cdef bint _copy_properties(self) noexcept
+    @cython.locals(p=Py_ssize_t, i=Py_ssize_t)
+    cdef bint _is_copied(self, Py_ssize_t at, Py_ssize_t size, Py_ssize_t end) noexcept
     @cython.locals(number=cython.longlong)
     cdef bint _is_of_half(self, Py_ssize_t at, Py_ssize_t size, Py_ssize_t value, Py_ssize_t end) noexcept
     @cython.locals(size=Py_ssize_t, i=Py_ssize_t)

@@ -78,12 +78,26 @@ class Commits(Deliveries):
             if end >= stop or self._d[end] != 2:
                 return False
             if not self._is_of_half(at, value - at, value + 1, end):
-                if self._is_odd(at, value - at):
+                if self._is_odd(at, value - at) or self._is_copied(at, value - at, n):
                     return False
                 n = self._add(self._q, n, self._d, at, end + 1)
             at = end + 1
         self._q_end = n
         return self._is_groups and self._is_keys and self._real_at >= 0 and self._real_queue_id >= 0
+
+    def _is_copied(self, at: int, size: int, end: int) -> bool:
+        """Is a property of this name among those that stand in `_q` before `end`? The ordinary handler keeps one."""
+        p = i = 0
+        while p < end:
+            i = 0
+            while i < size and self._q[p + i] == self._d[at + i]:
+                i += 1
+            if i == size and self._q[p + i] == 1:
+                return True
+            while self._q[p] != 2:
+                p += 1
+            p += 1
+        return False
 
     def _is_of_half(self, at: int, size: int, value: int, end: int) -> bool:
         """Is it a property of the half, which its message does not have?"""

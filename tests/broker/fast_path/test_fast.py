@@ -22,8 +22,8 @@ from perseid.store.timer.log import Unit
 from perseid.wire import batch, command, frame
 from perseid.wire.codes import RequestCode, Serializer
 from perseid.wire.headers.pull import PullMessageRequest
-from perseid.wire.headers.send import SendMessageRequestV2
-from perseid.wire.record import decode
+from perseid.wire.headers.send import EndTransactionRequest, SendMessageRequestV2
+from perseid.wire.record import SYS_TRANSACTION_COMMIT, decode
 
 pytestmark = pytest.mark.usefixtures("way")
 
@@ -258,3 +258,17 @@ def test_batches_alone_make_their_queue_known(
         rig.handle(Frames(1, command.encode_request(320, opaque, header, body, serializer=serializer)))
     assert seen == [False, way != "plain" or serializer == Serializer.JSON]
     assert rig.sent[1][1].ext["queueOffset"] == "3" and rig.sent[1][1].ext["msgId"].count(",") == 2
+
+
+def test_a_half_that_says_something_twice_becomes_what_the_handlers_make_of_it(tmp_path: Path) -> None:
+    brokers = [Recorder(tmp_path / name, plain=name == "plain") for name in ("plain", "handlers")]
+    halves = [f"TRAN_MSG\x01true\x02PGROUP\x01p\x02v\x01{n}\x02PGROUP\x01p\x02UNIQ_KEY\x01K{n}\x02" for n in range(3)]
+    for broker in brokers:
+        broker.connect(1)
+        sends = [send_of(2 + n, properties=half) for n, half in enumerate(halves)]
+        broker.handle(Frames(1, send_of(1) + b"".join(sends)))
+        for queue_offset, physical_offset in enumerate(broker.parts.transactions.places()):
+            header = EndTransactionRequest("p", queue_offset, physical_offset, SYS_TRANSACTION_COMMIT, "x")
+            broker.handle(Frames(1, command.encode_request(RequestCode.END_TRANSACTION, 10, header, oneway=True)))
+    assert brokers[0].files() == brokers[1].files()
+    assert brokers[0].parts.store.reads.max_offset("Plain", 0) == 4
