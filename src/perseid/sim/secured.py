@@ -212,13 +212,12 @@ class Secured:
         the run's own."""
         certified = self.certified(listener)
         demands = certified or (self.ha if listener == HA else self.enforces)
+        speaks_tls = self._dials(kind, listener) if stranger is None else not stranger.plain
         link = Link(
-            stranger or self.own, () if stranger else self.trusts, demands_tls=demands,
+            (stranger or self.own) if speaks_tls else PLAIN, () if stranger else self.trusts, demands_tls=demands,
             demands_certificate=certified or self.asks == REQUIRE,
         )  # fmt: skip
-        if not (self._dials(kind, listener) if stranger is None else not stranger.plain):
-            link.near = PLAIN
-        near = None if link.near.plain else self._dialled(link)
+        near = self._dialled(link) if speaks_tls else None
         mode = Mode.ENFORCING if (self.ha if listener == HA else self.enforces) else Mode.PERMISSIVE
         return near, Tls.accepted(ServerSide(mode, lambda: self._asked(link, machine), certified=certified)), link
 
