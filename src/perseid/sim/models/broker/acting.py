@@ -31,9 +31,10 @@ AWAY = (0, 2, 4)
 WIRE_FAULTS = tuple(
     f"fault {name}"
     for name in (
-        "broker isolated", "connection reset", "half-open connection", "name server crash", "partition",
-        "partition from the broker", "partition to the broker", "refused connects", "slave disk full",
-        "slave half open", "slave partition", "slave slow fsync", "slave stall", "stall",
+        "bits flip", "broker isolated", "connection reset", "half-open connection", "handshakes cut",
+        "name server crash", "partition", "partition from the broker", "partition to the broker", "refused connects",
+        "slave disk full", "slave half open", "slave partition", "slave slow fsync", "slave stall",
+        "somebody in a servers place", "stall",
     )
 )  # fmt: skip
 """With one of them a master may not be told of a slave, or by it."""
