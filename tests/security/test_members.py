@@ -10,7 +10,8 @@ import pytest
 from perseid.base import config
 from perseid.base.errors import ConfigError, RequestRefused
 from perseid.security.credentials import Credentials
-from perseid.security.members import OPEN, TELL_MS, Asks, MemberOptions, Members, members_of
+from perseid.security.members import OPEN, Asks, MemberOptions, Members, members_of
+from perseid.security.refusals import TELL_MS
 from perseid.wire.command import Command, decode, encode_request
 
 INNER, ROOT = Credentials("nodes", "nodes-secret"), Credentials("root", "root-secret")

@@ -58,7 +58,8 @@ from perseid.raft.config import RaftConfig
 from perseid.raft.files import FileLog
 from perseid.raft.node import REQUESTS, Raft
 from perseid.raft.state import RaftEvent, Role
-from perseid.security.members import OPEN, UNCERTIFIED, Asks, Members
+from perseid.security.members import OPEN, Asks, Members
+from perseid.security.tls import UNCERTIFIED
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_each, encode_response
 from perseid.wire.dledger import Code, Entry

@@ -19,17 +19,11 @@ from perseid.security import given
 from perseid.security.audit import AuditOptions, Journal
 from perseid.security.authentication import stranger
 from perseid.security.credentials import Credentials
+from perseid.security.refusals import Refusals
 from perseid.security.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 from perseid.security.users import SUPER, User, Users, refuse
 from perseid.wire.command import Command
 from perseid.wire.rpc import Fields
-
-UNCERTIFIED = (
-    "only members of the cluster with a certificate are taken here; on the peer set tls.client.certPath, "
-    "tls.client.keyPath, and haTls=true (replication) or useTLS=true (members of a group)"
-)
-TELL_MS = 60_000
-"""So often refusals are worth a line."""
 
 
 class Asks(Enum):
@@ -82,8 +76,7 @@ class Members:
         self._journal = journal
         self._nodes = "" if inner is None else inner.access_key
         self._users = Users()
-        self._refused = 0
-        self._told_at: Millis | None = None
+        self._refusals = Refusals()
         if initial is not None:
             self._users.create(initial.name, initial.secret, SUPER, None)
         if inner is not None:
@@ -107,10 +100,8 @@ class Members:
         self._write_down(command, why, peer, now)
         if not why:
             return
-        self._refused += 1
-        if self._told_at is None or now - self._told_at >= TELL_MS:
-            count, self._refused, self._told_at = self._refused, 0, now
-            note("warning", f"requests refused: {count}, the last one code {command.code} of {peer}: {why}")
+        if line := self._refusals.line(command.code, peer, why, now):
+            note("warning", line)
         raise refuse(why)
 
     def _write_down(self, command: Command, why: str, peer: str, now: Millis) -> None:
@@ -145,9 +136,7 @@ OPEN = Members()
 """Everybody may do everything."""
 
 
-def members_of(
-    options: MemberOptions, *, certified: bool = False, journal: Journal | None = None
-) -> Members:
+def members_of(options: MemberOptions, *, certified: bool = False, journal: Journal | None = None) -> Members:
     """ConfigError, with the setting's name and never its value, when something is not as it has to be."""
     inner = given.inner_credentials(options.inner_client_authentication_credentials)
     if options.authorization_enabled and not options.authentication_enabled:

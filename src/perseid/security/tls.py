@@ -19,7 +19,6 @@ from typing import Any
 
 from perseid.base.errors import RemoteProtocolError
 from perseid.base.machine import Buffer
-from perseid.security.members import UNCERTIFIED
 
 HANDSHAKE = 0x16
 """The first byte of each TLS connection. A frame's is 0, as long as frames are shorter than 16 MiB."""
@@ -93,6 +92,10 @@ _DO: dict[str, str] = {
 }
 """What OpenSSL's words mean for people."""
 NAMELESS = "a certificate without a name"
+UNCERTIFIED = (
+    "only members of the cluster with a certificate are taken here; on the peer set tls.client.certPath, "
+    "tls.client.keyPath, and haTls=true (replication) or useTLS=true (members of a group)"
+)
 
 
 def reason(error: ssl.SSLError, *, server: bool, host: str = "") -> str:

@@ -12,9 +12,9 @@ from tests.broker.harness import NOW, Rig
 
 from perseid.base.errors import StoreError
 from perseid.broker.access.config import Access
-from perseid.broker.access.gate import TELL_MS
 from perseid.broker.access.tables import ACLS_PATH, USERS_PATH
 from perseid.security.credentials import Credentials
+from perseid.security.refusals import TELL_MS
 from perseid.security.users import SUPER, User
 from perseid.wire.command import Command
 from perseid.wire.headers.send import SendMessageRequestV2

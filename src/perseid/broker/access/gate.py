@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from perseid.base.errors import RequestRefused
-from perseid.base.machine import Millis
 from perseid.broker.access.audit import MESSAGING, Audit
 from perseid.broker.access.config import Access
 from perseid.broker.access.tables import AclTable
@@ -22,12 +21,11 @@ from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
 from perseid.security.authentication import authenticated
 from perseid.security.policies import NO_POLICY, Asked, address_of
+from perseid.security.refusals import Refusals
 from perseid.security.signature import ACCESS_KEY
 from perseid.security.users import MAX_NAME_CHARS, User, Users, refuse
 from perseid.security.verdicts import Verdicts
 
-TELL_MS = 60_000
-"""So often refusals are worth a line."""
 _MAY: tuple[str, Sequence[Asked]] = "", ()
 
 
@@ -45,8 +43,7 @@ class Gate:
         self._acls = acls
         self._verdicts = verdicts
         self._audit = audit
-        self._refused = 0
-        self._told_at: Millis | None = None
+        self._refusals = Refusals()
 
     def admit(self, request: Request, route: Route | None) -> None:
         """RequestRefused(16): it may not. `route` is None for a code that nobody serves."""
@@ -121,10 +118,6 @@ class Gate:
         """Count it, and say so now and then."""
         if self._audit is not None:
             self._audit.refused(request, asked, remark)
-        self._refused += 1
-        now = self._turn.now
-        if self._told_at is None or now - self._told_at >= TELL_MS:
-            count, self._refused, self._told_at = self._refused, 0, now
-            last = f"code {request.command.code} of {request.conn.peer}: {remark}"
-            self._turn.note("warning", f"requests refused: {count}, the last one {last}")
+        if line := self._refusals.line(request.command.code, request.conn.peer, remark, self._turn.now):
+            self._turn.note("warning", line)
         return refuse(remark)
