@@ -102,6 +102,8 @@ def test_a_seed_with_users_keeps_all_promises() -> None:
 @pytest.mark.sim
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
 def test_a_planted_defect_is_found(monkeypatch: pytest.MonkeyPatch, defect: Patch) -> None:
+    if defect is a_permit_of_the_fast_way_that_outlives_its_policy and core.compiled is None:
+        pytest.skip("without the core what has to be signed goes no fast way")
     seed, promise = DEFECTS[defect]
     defect(monkeypatch)
     result = MODELS[OF_MODEL.get(defect, "broker")].run(seed)
