@@ -50,17 +50,6 @@ def members(options: MemberOptions, root: Path, *, certified: bool = False) -> M
     return members_of(options, certified=certified, journal=journal)
 
 
-def warn_if_strangers_may(what: str, host: str, port: int, options: MemberOptions, tls: Chosen) -> None:
-    """One line, where everybody who reaches the machine is taken for a member of the cluster."""
-    if not options.authentication_enabled and not tls.certified_alone and not _is_loopback(host):
-        log.warning(
-            "%s: whoever reaches %s:%d may say which brokers there are, and change settings: set "
-            "authenticationEnabled=true and innerClientAuthenticationCredentials, or tls.server.mode=enforcing and "
-            "tls.server.need.client.auth=require, or bindAddress=127.0.0.1 (docs/security.md)",
-            what, host, port,
-        )  # fmt: skip
-
-
 def access(options: AccessOptions, root: Path) -> Access:
     """Who may do what at a node whose store is at `root`. ConfigError when that can't be told."""
     if not options.authentication_enabled:
@@ -123,15 +112,20 @@ def _read(path: Path) -> bytes:
     return key
 
 
-def warn_if_open(what: str, host: str, port: int, options: AccessOptions, tls: Chosen) -> None:
+def warn_if_open(what: str, host: str, port: int, options: AccessOptions | MemberOptions, tls: Chosen) -> None:
     """One line, where everybody who reaches the machine may do everything."""
-    if not options.authentication_enabled and not tls.certified_alone and not _is_loopback(host):
-        log.warning(
-            "%s: whoever reaches %s:%d may read, write and administer: set authenticationEnabled=true, "
-            "authorizationEnabled=true and initAuthenticationUser, or tls.server.mode=enforcing and "
-            "tls.server.need.client.auth=require, or bindAddress=127.0.0.1 (docs/security.md)",
-            what, host, port,
-        )  # fmt: skip
+    if options.authentication_enabled or tls.certified_alone or _is_loopback(host):
+        return
+    if isinstance(options, AccessOptions):
+        may, users = "read, write and administer", ", authorizationEnabled=true and initAuthenticationUser"
+    else:
+        may = "say which brokers there are, and change settings"
+        users = " and innerClientAuthenticationCredentials"
+    log.warning(
+        "%s: whoever reaches %s:%d may %s: set authenticationEnabled=true%s, or tls.server.mode=enforcing and "
+        "tls.server.need.client.auth=require, or bindAddress=127.0.0.1 (docs/security.md)",
+        what, host, port, may, users,
+    )  # fmt: skip
 
 
 def warn_if_ha_is_open(

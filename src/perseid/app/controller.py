@@ -129,7 +129,7 @@ def announcement(loaded: Loaded) -> str:
 async def serve(loaded: Loaded) -> int:
     """Run until told to end; the exit code."""
     host, port = loaded.own.bind_address, _port(loaded.raft)
-    access_app.warn_if_strangers_may("controller", host, port, loaded.access, loaded.tls)
+    access_app.warn_if_open("controller", host, port, loaded.access, loaded.tls)
     tls = ProcessTls(loaded.tls)
     _, running = build(loaded, tls=tls)
 

@@ -97,7 +97,7 @@ async def serve(
 ) -> int:
     """Run until told to end, with a controller beside it or without; the exit code. `path`: of the configuration;
     `chosen`: what both do about TLS; `access`: whom the name server asks for a signature."""
-    access_app.warn_if_strangers_may("name server", loaded.bind_address, loaded.listen_port, access, chosen)
+    access_app.warn_if_open("name server", loaded.bind_address, loaded.listen_port, access, chosen)
     tls = ProcessTls(chosen)
     node, running = build(loaded, tls=tls, members=members_at(loaded, access))
     given = process.values(process.read_settings(path))

@@ -14,7 +14,7 @@ from functools import partial
 
 from perseid.base.config import option
 from perseid.base.errors import ConfigError, RequestRefused
-from perseid.base.machine import Buffer, Millis
+from perseid.base.machine import Millis
 from perseid.security import given
 from perseid.security.audit import AuditOptions, Journal
 from perseid.security.authentication import stranger
@@ -23,7 +23,7 @@ from perseid.security.refusals import Refusals
 from perseid.security.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 from perseid.security.users import SUPER, User, Users, refuse
 from perseid.wire.command import Command
-from perseid.wire.rpc import Fields
+from perseid.wire.rpc import Sign
 
 
 class Asks(Enum):
@@ -84,7 +84,7 @@ class Members:
             self._users.create(inner.access_key, inner.secret_key, SUPER, None)
 
     @property
-    def sign(self) -> Callable[[Fields, Buffer], Fields] | None:
+    def sign(self) -> Sign | None:
         """Gives the fields of a request of ours; None: it is not signed."""
         return self._sign
 

@@ -56,6 +56,8 @@ class Failure:
 
 Fields: TypeAlias = Header | Mapping[str, str | None] | None
 """A request's header, or its fields by their names."""
+Sign: TypeAlias = Callable[[Fields, Buffer], Fields]
+"""Gives the fields of a request, with its signature among them."""
 OnReply: TypeAlias = Callable[[Command | Failure, Millis], list[Effect]]
 """Takes how a call ended. A response is valid only during the call (`Command.keep`)."""
 
@@ -86,8 +88,8 @@ class Caller:
 
     def __init__(self, first_opaque: int = 1, *, max_backoff_ms: Millis = MAX_BACKOFF_MS) -> None:
         self._max_backoff_ms = max_backoff_ms
-        self.sign: Callable[[Fields, Buffer], Fields] | None = None
-        """Gives the fields of a request that is signed; None: requests are not."""
+        self.sign: Sign | None = None
+        """None: requests are not signed."""
         self._opaque = first_opaque
         self._calls: dict[int, _Call] = {}
         self._peers: dict[str, _Peer] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from perseid.base.machine import Buffer, Millis, Resolved
+from perseid.base.machine import Millis, Resolved
 from perseid.broker.kernel.capability import Capability, Step, Timer
 from perseid.broker.kernel.roles import RoleHook
 from perseid.broker.replication.awaited_nodes import Quorum
@@ -18,7 +18,7 @@ from perseid.broker.replication.new_master import LostTopics
 from perseid.raft.state import RaftEvent
 from perseid.replication.config import ReplicationConfig
 from perseid.wire.command import Command
-from perseid.wire.rpc import Fields
+from perseid.wire.rpc import Sign
 
 
 class DLedger(ReplicationMode):
@@ -36,7 +36,7 @@ class DLedger(ReplicationMode):
             inSyncReplicas="a quorum of the group has each message",
         )
 
-    def guard(self, sign: Callable[[Fields, Buffer], Fields] | None, stranger: Callable[[Command], str]) -> None:
+    def guard(self, sign: Sign | None, stranger: Callable[[Command], str]) -> None:
         self.member.raft.caller.sign, self.member.raft.stranger = sign, stranger
 
     def join(self, ports: LaterPorts) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from perseid.base.errors import RequestRefused
-from perseid.base.machine import Buffer, Millis
+from perseid.base.machine import Millis
 from perseid.broker.consume.offsets import ConsumerOffsets
 from perseid.broker.kernel.acks import Acks
 from perseid.broker.kernel.capability import Capability
@@ -49,7 +49,7 @@ from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command
 from perseid.wire.controller import Epoch, SyncStateSet
 from perseid.wire.headers.controller import NotifyBrokerRoleChangedRequest
-from perseid.wire.rpc import Caller, Fields
+from perseid.wire.rpc import Caller, Sign
 
 SYNC_MASTER = "SYNC_MASTER"
 WAITS_FOR_NO_SLAVE = (
@@ -111,7 +111,7 @@ class ReplicationMode:
         self.store = store
         self.acting: ActsForMaster = NobodyActs()
 
-    def guard(self, sign: Callable[[Fields, Buffer], Fields] | None, stranger: Callable[[Command], str]) -> None:
+    def guard(self, sign: Sign | None, stranger: Callable[[Command], str]) -> None:
         """Of a group whose members ask each other: `sign` what is asked, and answer no stranger. Elsewhere nothing:
         the HA stream has no requests."""
 
