@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from demo import produce, report, verify
+from demo import picture, produce, report, verify
 from demo.cluster import Cluster
 from demo.flights import TOTAL, flights
 from demo.steady import Steady
@@ -62,6 +62,20 @@ def failures(steady: Steady) -> list[str]:
     if not steady.told["kept"]:
         faults.append(f"of the steady sender's messages some were lost or moved: {steady.told['named']}")
     return faults
+
+
+def failover(cluster: Cluster, produced: produce.Produced, steady: Steady, checked: verify.Checked) -> picture.Failover:
+    """What the picture shows of the outage."""
+    assert steady.outage is not None
+    outage, names = steady.outage, {broker["address"]: broker["name"] for broker in cluster.brokers}
+    begin_ms = outage["lastAcknowledgementMs"] - produced.killed_ms
+    return picture.Failover(
+        list(names.values()), produced.killed, names[outage["newMaster"]], begin_ms, outage["lengthMs"],
+        [picture.Part(p["name"], begin_ms + p["startMs"], p["ms"]) for p in outage["parts"] if p["seen"]],
+        [at - produced.killed_ms for at in steady.acknowledged_ms()],
+        f"{checked.flights:,} flights in the Spark table, each once and in order; "
+        f"{steady.told['lost']} of {steady.told['acknowledged']:,} acknowledged messages lost",
+    )  # fmt: skip
 
 
 def main() -> int:
@@ -113,6 +127,8 @@ def main() -> int:
         ("landing the topic as Parquet", f"{archive_s:.1f} s"),
     ]
     page = report.write(folder, figures, faults, produced, steady, delays)
+    if not faults:
+        picture.write(folder, failover(cluster, produced, steady, checked))
     told = {key: value for key, value in asdict(produced).items() if key != "timeline"}
     results = {"produced": told, "verify": steady.told, "checked": asdict(checked)}
     (folder / "report.json").write_text(json.dumps(results, indent=1))
