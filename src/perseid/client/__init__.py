@@ -25,7 +25,7 @@ from perseid.client.errors import (
     SendFailed,
     ServerRefused,
 )
-from perseid.client.hooks import Consuming, Hook, Sending
+from perseid.client.hooks import Consuming, Hook, Outgoing, SendCall, Sending
 from perseid.client.lite import Begin, LiteConsumer
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
 from perseid.client.options import (
@@ -74,6 +74,7 @@ __all__ = [
     "OrderedProducer",
     "OrderedProducerOptions",
     "OrderedStats",
+    "Outgoing",
     "PopConsumer",
     "PoppedMessage",
     "Producer",
@@ -89,6 +90,7 @@ __all__ = [
     "ReceivedMessage",
     "RequestTimeout",
     "RetryLater",
+    "SendCall",
     "SendFailed",
     "SendResult",
     "SendStatus",

@@ -1,22 +1,26 @@
-"""Functions of yours around each attempt to send, and around each call of a consumer's handler.
+"""Hooks: functions of yours that a client calls for each message, each attempt to send, and each call of a handler.
 
-    class Spans(Hook):
-        def before_send(self, send): send.notes["span"] = tracer.start(send.topic)
-        def after_send(self, send): send.notes["span"].end(send.error)
+    class Tenant(Hook):
+        def on_send(self, outgoing): outgoing.properties["tenant"] = tenant.get()
 
-    Producer("host:9876", options=ProducerOptions(hooks=[Spans()]))
+    Producer("host:9876", options=ProducerOptions(hooks=[Tenant()]))
 
-An exception of a hook is logged and changes nothing else. Hooks run on the event loop: they must not wait. `Tracer`
-(`perseid.client.tracing`) is one: it writes the original's message traces.
+The order of a send: `on_send` for each of its messages, `before_send` and `after_send` around each attempt, `on_sent`
+at its end. Of a handler's call: `before_consume`, `after_consume`. An exception of a hook is logged and changes nothing
+else. Hooks run on the event loop: they must not wait. `Tracer` (`perseid.client.tracing`) is one: it writes the
+original's message traces.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from perseid.client.errors import InvalidMessage
+from perseid.client.model import Message, check_property
 from perseid.wire import properties
 
 if TYPE_CHECKING:
@@ -29,6 +33,41 @@ T = TypeVar("T")
 
 SUCCESS, TIME_OUT, EXCEPTION, FAILED = "SUCCESS", "TIME_OUT", "EXCEPTION", "FAILED"
 """How a handler's call ended, in the original's words."""
+
+
+@dataclass(slots=True, eq=False)
+class Outgoing:
+    """A message that is about to be packed. Hooks may set, change and delete `properties`."""
+
+    call: SendCall
+    message: Message
+    """As the caller gave it."""
+    properties: dict[str, str]
+    """The ones of `message`, in a dictionary of their own. The names that clients and brokers use themselves
+    (`perseid.wire.properties.SYSTEM_NAMES`) can't be changed."""
+    notes: dict[str, Any] = field(default_factory=dict)
+    """For hooks: what one keeps of this message from `on_send` until `on_sent`."""
+
+    def packable(self) -> Message:
+        """The message with the properties that the hooks have left."""
+        return replace(self.message, properties=self.properties)
+
+
+@dataclass(slots=True, eq=False)
+class SendCall:
+    """One call that sends: of one message, or of a batch. `results` are there at its end if it was stored, `error` if
+    not, neither if it was one-way."""
+
+    group: str
+    batch: bool = False
+    """Whether the messages are sent as one (`send_batch`)."""
+    messages: list[Outgoing] = field(default_factory=list)
+    ids: Sequence[str] = ()
+    """The unique key of each message, once they are packed."""
+    results: Sequence[SendResult] | None = None
+    error: BaseException | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+    """For hooks: whatever they keep until `on_sent`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +90,8 @@ class Sending:
     """The broker's, told in its answer."""
     trace_on: bool = True
     """False when the broker wants no traces."""
+    calls: Sequence[SendCall] = ()
+    """The calls whose messages it carries: one, or more of an `OrderedProducer`."""
     notes: dict[str, Any] = field(default_factory=dict)
     """For hooks: whatever they keep from before until after."""
 
@@ -87,6 +128,12 @@ class Hook:
     async def stop(self) -> None:
         """The client stops; it can still send."""
 
+    def on_send(self, outgoing: Outgoing) -> None:
+        """A message is about to be packed: once for each, however often it is tried. The place to set properties."""
+
+    def on_sent(self, call: SendCall) -> None:
+        """A call ended, with all its attempts."""
+
     def before_send(self, sending: Sending) -> None:
         """An attempt begins."""
 
@@ -105,12 +152,16 @@ class Hooks:
 
     def __init__(self, hooks: Sequence[Hook]) -> None:
         self._hooks = tuple(hooks)
+        self._started: list[Hook] = []
         backwards = self._hooks[::-1]
+        self._on_send = [hook.on_send for hook in self._hooks if type(hook).on_send is not Hook.on_send]
+        self._on_sent = [hook.on_sent for hook in backwards if type(hook).on_sent is not Hook.on_sent]
         self._before_send = [hook.before_send for hook in self._hooks]
         self._after_send = [hook.after_send for hook in backwards]
         self._before_consume = [hook.before_consume for hook in self._hooks]
         self._after_consume = [hook.after_consume for hook in backwards]
-        self._started: list[Hook] = []
+        self.hear_of_attempts = bool(self._hooks)
+        self.hear_of_calls = bool(self._on_send or self._on_sent)
 
     def __bool__(self) -> bool:
         return bool(self._hooks)
@@ -130,6 +181,31 @@ class Hooks:
         while self._started:
             await self._started.pop().stop()
 
+    def begin_call(self, group: str, messages: Sequence[Message], *, batch: bool = False) -> SendCall:
+        """A call of these messages, with the properties that the hooks set."""
+        call = SendCall(group, batch)
+        call.messages = [Outgoing(call, message, dict(message.properties)) for message in messages]
+        for outgoing in call.messages:
+            for hook in self._on_send:
+                _let_set(hook, outgoing)
+        return call
+
+    def end_call(
+        self, call: SendCall, results: Sequence[SendResult] | None = None, error: BaseException | None = None
+    ) -> None:
+        """A call ended: it was stored, or failed, or neither is known."""
+        call.results, call.error = results, error
+        _tell(self._on_sent, call)
+
+    @contextmanager
+    def failing(self, call: SendCall) -> Iterator[None]:
+        """Around what comes before the first attempt: when that raises, the call has ended."""
+        try:
+            yield
+        except BaseException as error:
+            self.end_call(call, error=error)
+            raise
+
     def before_send(self, sending: Sending) -> None:
         """An attempt begins."""
         _tell(self._before_send, sending)
@@ -145,6 +221,28 @@ class Hooks:
     def after_consume(self, consuming: Consuming) -> None:
         """It ended."""
         _tell(self._after_consume, consuming)
+
+
+def _let_set(hook: Callable[[Outgoing], None], outgoing: Outgoing) -> None:
+    """Let a hook set properties; those of a hook that fails, or sets what it must not, are as before."""
+    before = dict(outgoing.properties)
+    try:
+        hook(outgoing)
+        _check_changes(before, outgoing.properties)
+    except Exception:  # a hook may raise anything; the message is sent all the same
+        log.exception("the hook %r failed; the message for %s is sent without it", hook, outgoing.message.topic)
+        outgoing.properties = before
+
+
+def _check_changes(before: dict[str, str], after: dict[str, str]) -> None:
+    for name in before.keys() | after.keys():
+        value = after.get(name)
+        if value == before.get(name):
+            continue
+        if name in properties.SYSTEM_NAMES:
+            raise InvalidMessage(f"property {name} is for clients and brokers, a hook can't set it: take another name")
+        if name in after:
+            check_property(name, value)
 
 
 def _tell(hooks: Sequence[Callable[[T], None]], what: T) -> None:

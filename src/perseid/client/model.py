@@ -97,9 +97,8 @@ class Message:
                 raise InvalidMessage(f"property {name} has an argument of its own: use Message({_OWN_NAMES[name]}…)")
             if name == "UNIQ_KEY":
                 continue
-            if not name or not value or not isinstance(value, str):
-                raise InvalidMessage(f"property {name!r}={value!r}: names and values are texts that are not empty")
-            parts.append(f"{_clean('property', name)}\x01{_clean(name, value)}\x02")
+            check_property(name, value)
+            parts.append(f"{name}\x01{value}\x02")
         return "".join(parts)
 
     def check(self, max_body_bytes: int = MAX_BODY_BYTES) -> None:
@@ -140,6 +139,14 @@ def check_topic(topic: str) -> None:
         raise InvalidMessage(
             f"topic {topic!r}: a topic has 1 to {limit} characters out of letters, digits, '_', '-', '%' and '|'"
         )
+
+
+def check_property(name: str, value: object) -> None:
+    """Raise `InvalidMessage` for a property that could not be read back."""
+    if not name or not value or not isinstance(value, str):
+        raise InvalidMessage(f"property {name!r}={value!r}: names and values are texts that are not empty")
+    if _SEPARATORS(name) or _SEPARATORS(value):
+        raise InvalidMessage(f"property {name!r}={value!r} holds \\x01 or \\x02, which separate properties on the wire")
 
 
 def _clean(what: str, text: str) -> str:

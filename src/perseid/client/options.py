@@ -117,7 +117,7 @@ class ProducerOptions:
     avoid_slow_brokers: bool = False
     """Prefer brokers that have answered quickly."""
     hooks: Sequence[Hook] = ()
-    """Called around each attempt (`perseid.client.hooks`)."""
+    """Called for each message and around each attempt (`perseid.client.hooks`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +136,8 @@ class OrderedProducerOptions:
     max_body_bytes: int = MAX_BODY_BYTES
     default_queues: int = DEFAULT_QUEUES
     """Queues of a topic that the first send creates, where brokers create topics."""
+    hooks: Sequence[Hook] = ()
+    """Called for each message and around each attempt (`perseid.client.hooks`)."""
 
 
 PUSH_DEFAULTS = PushOptions()

@@ -40,10 +40,11 @@ from perseid.client.errors import (
     SendFailed,
     ServerRefused,
 )
+from perseid.client.hooks import SendCall, Sending
 from perseid.client.lifecycle import Client
 from perseid.client.model import MAX_PROPERTIES_BYTES, Message, MessageQueue, SendResult, key_hash
 from perseid.client.options import ORDERED_PRODUCER_DEFAULTS, OrderedProducerOptions, ProducerOptions
-from perseid.client.producer import RETRY_CODES, STORED_CODES, Packed, Producer, check_properties
+from perseid.client.producer import RETRY_CODES, STORED_CODES, Packed, Producer, check_properties, note_answer
 from perseid.client.session import Session, now_ms
 from perseid.client.tls import ClientTls
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -86,6 +87,8 @@ class _Entry(NamedTuple):
     size: int
     delayed: bool
     future: asyncio.Future[SendResult] | None
+    call: SendCall | None
+    """Of which hooks want to hear."""
 
 
 class _QueueSender:
@@ -136,9 +139,12 @@ class OrderedProducer(Client):
         session: Session | None = None,
         tls: ClientTls | None = None,
     ) -> None:
-        sends = ProducerOptions(max_body_bytes=options.max_body_bytes, default_queues=options.default_queues)
+        sends = ProducerOptions(
+            max_body_bytes=options.max_body_bytes, default_queues=options.default_queues, hooks=options.hooks
+        )
         self._producer = Producer(namesrv, group, options=sends, session=session, tls=tls)
         self.session = self._producer.session
+        self.hooks = self._producer.hooks
         self.group = group
         self.stats = OrderedStats()
         self.options = options
@@ -234,6 +240,17 @@ class OrderedProducer(Client):
         return self._loop
 
     def _accept(self, message: Message, key: str, future: asyncio.Future[SendResult] | None) -> None:
+        if not self.hooks.hear_of_calls:
+            self._accept_packable(message, key, future, None)
+            return
+        self._running()
+        call = self.hooks.begin_call(self.group, (message,))
+        with self.hooks.failing(call):
+            self._accept_packable(call.messages[0].packable(), key, future, call)
+
+    def _accept_packable(
+        self, message: Message, key: str, future: asyncio.Future[SendResult] | None, call: SendCall | None
+    ) -> None:
         loop = self._running()
         body = message.body
         topic = self._topics.get(message.topic)
@@ -246,7 +263,9 @@ class OrderedProducer(Client):
         if len(properties) > MAX_PROPERTIES_BYTES // 3:
             check_properties(message.topic, len(properties))
         size = len(body) + len(properties) + _ITEM_BYTES
-        entry = _Entry(message.flag, body, properties, unique_key, size, message.delayed, future)
+        entry = _Entry(message.flag, body, properties, unique_key, size, message.delayed, future, call)
+        if call is not None:
+            call.ids = (unique_key,)
         number = key_hash(key)
         self.stats.accepted += 1
         self._unacknowledged += 1
@@ -314,6 +333,8 @@ class OrderedProducer(Client):
                 chosen.append(entries.popleft())
         sender.in_flight = chosen
         sender.packed = self._pack(sender.queue.topic, chosen)
+        if self.hooks.hear_of_calls:
+            sender.packed.calls = [entry.call for entry in chosen if entry.call is not None]
         sender.attempts = 0
         sender.deadline = self._loop.time() + self.options.deadline_ms / 1000
         self.stats.batches += 1
@@ -341,14 +362,12 @@ class OrderedProducer(Client):
             self.session.spawn(self._connect(sender), f"connect for {sender.queue}")
             return
         header = packed.header(self.group, sender.queue, self.options.default_queues)
-        left_ms = max(1, int((sender.deadline - self._loop.time()) * 1000))
-        connection.request(
-            packed.code,
-            header,
-            packed.body,
-            min(self.options.timeout_ms, left_ms),
-            partial(self._answered, sender, packed),
-        )
+        timeout_ms = min(self.options.timeout_ms, max(1, int((sender.deadline - self._loop.time()) * 1000)))
+        answered = partial(self._answered, sender, packed)
+        if self.hooks.hear_of_attempts:
+            sending = self._producer.begin_attempt(packed, sender.queue, connection.address, now_ms())
+            answered = partial(self._tell_then_answered, sending, sender, packed)
+        connection.request(packed.code, header, packed.body, timeout_ms, answered)
 
     async def _connect(self, sender: _QueueSender) -> None:
         """Open the connection that a sender needs; a failure counts as a failed attempt."""
@@ -360,6 +379,20 @@ class OrderedProducer(Client):
         else:
             sender.attempts -= 1
             self._attempt(sender)
+
+    def _tell_then_answered(
+        self, sending: Sending, sender: _QueueSender, packed: Packed, answer: Command | None, error: Exception | None
+    ) -> None:
+        sending.error = error
+        try:
+            if answer is not None and answer.code in STORED_CODES:
+                note_answer(sending, packed.result(answer, sender.queue), answer)
+            elif answer is not None:
+                sending.error = ServerRefused(answer.code, answer.remark, sending.address)
+        except RemoteProtocolError as problem:
+            sending.error = problem
+        self.hooks.after_send(sending)
+        self._answered(sender, packed, answer, error)
 
     def _answered(self, sender: _QueueSender, packed: Packed, answer: Command | None, error: Exception | None) -> None:
         if sender.packed is not packed:
@@ -380,10 +413,12 @@ class OrderedProducer(Client):
 
     def _stored(self, sender: _QueueSender, packed: Packed, answer: Command) -> None:
         entries = sender.in_flight
-        if any(entry.future is not None for entry in entries):
+        if any(entry.future is not None or entry.call is not None for entry in entries):
             for entry, result in zip(entries, packed.result(answer, sender.queue), strict=True):
                 if entry.future is not None and not entry.future.done():
                     entry.future.set_result(result)
+                if entry.call is not None:
+                    self.hooks.end_call(entry.call, [result])
         sender.in_flight = []
         sender.packed = None
         self.stats.acknowledged += len(entries)
@@ -463,6 +498,8 @@ class OrderedProducer(Client):
                 self._error = self._error or error
             elif not entry.future.done():
                 entry.future.set_exception(error)
+            if entry.call is not None:
+                self.hooks.end_call(entry.call, error=error)
         self.stats.failed += len(entries)
         self._settle(entries)
 

@@ -24,7 +24,7 @@ from perseid.client.errors import (
     SendFailed,
     ServerRefused,
 )
-from perseid.client.hooks import Hooks, Sending
+from perseid.client.hooks import Hooks, SendCall, Sending
 from perseid.client.latency import QueueChooser
 from perseid.client.lifecycle import Client
 from perseid.client.model import (
@@ -80,7 +80,8 @@ class Packed:
     """A message (or several as one) ready to be sent to any queue: the same bytes at every attempt."""
 
     __slots__ = (
-        "body", "code", "flag", "header_max_reconsume", "ids", "properties", "reconsume_times", "sys_flag", "topic",
+        "body", "calls", "code", "flag", "header_max_reconsume", "ids", "properties", "reconsume_times", "sys_flag",
+        "topic",
     )  # fmt: skip
 
     def __init__(self, topic: str, body: bytes, properties: str, ids: list[str], flag: int = 0) -> None:
@@ -93,6 +94,8 @@ class Packed:
         self.code = RequestCode.SEND_MESSAGE_V2
         self.reconsume_times = 0
         self.header_max_reconsume: int | None = None
+        self.calls: Sequence[SendCall] = ()
+        """Of which hooks want to hear."""
 
     def header(self, group: str, queue: MessageQueue, default_queues: int) -> SendMessageRequestV2:
         """The header of a send to `queue`."""
@@ -152,7 +155,7 @@ class Producer(Client):
         self._chooser = QueueChooser(
             self.session.random.randrange(1 << 16), avoid_slow_brokers=options.avoid_slow_brokers
         )
-        self._hooks = Hooks(options.hooks)
+        self.hooks = Hooks(options.hooks)
         self._started = False
         self._greeted: set[str] = set()
 
@@ -163,7 +166,7 @@ class Producer(Client):
         if not self._started:
             await self.session.start()
             try:
-                await self._hooks.start(self.session, self.group)
+                await self.hooks.start(self.session, self.group)
             except BaseException:
                 await self.session.stop()
                 raise
@@ -174,7 +177,7 @@ class Producer(Client):
         """Leave the group and close the connections (unless the session is shared)."""
         if self._started:
             self._started = False
-            await self._hooks.stop()
+            await self.hooks.stop()
             self.session.members.remove(self)
             await self.session.unregister(producer_group=self.group)
             await self.session.stop()
@@ -239,13 +242,18 @@ class Producer(Client):
         if queue is not None or key is not None:
             message.check_no_priority("a message for a queue of the sender's choice")
         packed = self.pack(message)
-        chosen = queue or await self._choose(packed.topic, _by_key(key) or _by_lite_topic(message), None)
-        address = await self.session.leader(chosen)
-        connection = await self.session.connections.get(address)
-        sending = self._sending(packed, chosen, address, now_ms()) if self._hooks else None
+        try:
+            chosen = queue or await self._choose(packed.topic, _by_key(key) or _by_lite_topic(message), None)
+            address = await self.session.leader(chosen)
+            connection = await self.session.connections.get(address)
+        except BaseException as error:
+            self.end_calls(packed, error=error)
+            raise
+        sending = self.begin_attempt(packed, chosen, address, now_ms()) if self.hooks.hear_of_attempts else None
         connection.oneway(packed.code, packed.header(self.group, chosen, self.options.default_queues), packed.body)
         if sending is not None:
-            self._hooks.after_send(sending)
+            self.hooks.after_send(sending)
+        self.end_calls(packed)
 
     async def request(self, message: Message, *, timeout_ms: int = REQUEST_TIMEOUT_MS) -> ReceivedMessage:
         """Send one message and wait for its consumer's reply; `NoReply` when none comes in time."""
@@ -306,7 +314,32 @@ class Producer(Client):
     # ---- packing ----
 
     def pack(self, message: Message) -> Packed:
-        """Check, compress and encode a message once, for all attempts."""
+        """Check, compress and encode a message once, for all attempts; hooks may set its properties before."""
+        if not self.hooks.hear_of_calls:
+            return self._pack(message)
+        return self._pack_call((message,), self._pack_one)
+
+    def pack_batch(self, messages: Sequence[Message]) -> Packed:
+        """Check and encode several messages as the one that carries them; hooks may set their properties before."""
+        if not self.hooks.hear_of_calls:
+            return self._pack_batch(messages)
+        return self._pack_call(messages, self._pack_batch, batch=True)
+
+    def _pack_call(
+        self, messages: Sequence[Message], pack: Callable[[list[Message]], Packed], *, batch: bool = False
+    ) -> Packed:
+        """The messages, packed with the properties that the hooks set."""
+        call = self.hooks.begin_call(self.group, messages, batch=batch)
+        with self.hooks.failing(call):
+            packed = pack([outgoing.packable() for outgoing in call.messages])
+        call.ids = packed.ids
+        packed.calls = (call,)
+        return packed
+
+    def _pack_one(self, messages: list[Message]) -> Packed:
+        return self._pack(messages[0])
+
+    def _pack(self, message: Message) -> Packed:
         message.check(self.options.max_body_bytes)
         unique_key = message.properties.get("UNIQ_KEY") or self.session.unique_ids.next(now_ms())
         packed = Packed(
@@ -319,8 +352,7 @@ class Producer(Client):
             packed.sys_flag = compression.flag_of(compression.ZLIB)
         return packed
 
-    def pack_batch(self, messages: Sequence[Message]) -> Packed:
-        """Check and encode several messages as the one that carries them."""
+    def _pack_batch(self, messages: Sequence[Message]) -> Packed:
         if not messages:
             raise InvalidMessage("an empty batch: give at least one message")
         if len(messages) > MAX_BATCH_MESSAGES:
@@ -375,6 +407,19 @@ class Producer(Client):
     async def _send(
         self, packed: Packed, queue: MessageQueue | None, selector: Selector | None, timeout_ms: int | None
     ) -> list[SendResult]:
+        if not packed.calls:
+            return await self._send_by_attempts(packed, queue, selector, timeout_ms)
+        try:
+            results = await self._send_by_attempts(packed, queue, selector, timeout_ms)
+        except BaseException as error:
+            self.end_calls(packed, error=error)
+            raise
+        self.end_calls(packed, results)
+        return results
+
+    async def _send_by_attempts(
+        self, packed: Packed, queue: MessageQueue | None, selector: Selector | None, timeout_ms: int | None
+    ) -> list[SendResult]:
         total_ms = timeout_ms if timeout_ms is not None else self.options.timeout_ms
         loop = asyncio.get_running_loop()
         deadline = loop.time() + total_ms / 1000
@@ -427,8 +472,8 @@ class Producer(Client):
             address = await self.session.leader(queue)
             if address not in self._greeted:
                 self._greet(address)
-            if self._hooks:
-                sending = self._sending(packed, queue, address, started)
+            if self.hooks.hear_of_attempts:
+                sending = self.begin_attempt(packed, queue, address, started)
             header = packed.header(self.group, queue, self.options.default_queues)
             answer = await self.session.connections.call(address, packed.code, header, packed.body, timeout_ms)
             if answer.code not in STORED_CODES:
@@ -436,9 +481,7 @@ class Producer(Client):
             failed = False
             results = packed.result(answer, queue)
             if sending is not None:
-                told = answer.header(SendMessageResponse)
-                sending.results, sending.region = results, told.msg_region
-                sending.trace_on = told.trace_on is not False
+                note_answer(sending, results, answer)
             return results
         except BaseException as error:
             if isinstance(error, ConnectFailed | ConnectionLost):
@@ -450,18 +493,36 @@ class Producer(Client):
             now = now_ms()
             self._chooser.report(self.session.routes.home(queue), now - started, now, failed=failed)
             if sending is not None:
-                self._hooks.after_send(sending)
+                self.hooks.after_send(sending)
 
-    def _sending(self, packed: Packed, queue: MessageQueue, address: str, started_ms: int) -> Sending:
-        """What hooks are told of an attempt; they are told that it begins."""
+    # ---- telling hooks ----
+
+    def begin_attempt(self, packed: Packed, queue: MessageQueue, address: str, started_ms: int) -> Sending:
+        """An attempt that hooks are told of; they are told that it begins."""
         sending = Sending(self.group, queue, address, packed.ids, packed.properties, len(packed.body), started_ms)
-        self._hooks.before_send(sending)
+        sending.calls = packed.calls
+        self.hooks.before_send(sending)
         return sending
+
+    def end_calls(
+        self, packed: Packed, results: list[SendResult] | None = None, error: BaseException | None = None
+    ) -> None:
+        """Tell the hooks that the call that was packed has ended, with all its attempts; once."""
+        calls, packed.calls = packed.calls, ()
+        for call in calls:
+            self.hooks.end_call(call, results, error)
 
     def _greet(self, address: str) -> None:
         """A broker seen for the first time gets a heartbeat soon, not only at the next turn of the 30 s."""
         self._greeted.add(address)
         self.session.spawn(self.session.heartbeat(), "first heartbeat")
+
+
+def note_answer(sending: Sending, results: list[SendResult], answer: Command) -> None:
+    """What hooks are told of an attempt that was stored."""
+    told = answer.header(SendMessageResponse)
+    sending.results, sending.region = results, told.msg_region
+    sending.trace_on = told.trace_on is not False
 
 
 def _broker_of(recall_handle: str) -> str:

@@ -31,7 +31,7 @@ from perseid.wire.names import reply_topic
 from perseid.wire.record import Record
 
 if TYPE_CHECKING:
-    from perseid.client.producer import Producer
+    from perseid.client.producer import Packed, Producer
 
 log = logging.getLogger("perseid.client")
 
@@ -188,14 +188,25 @@ async def reply(
     message = Message(reply_topic(cluster), body, tag, keys, {**(properties or {}), **own})
     packed = producer.pack(message)
     packed.code = RequestCode.SEND_REPLY_MESSAGE_V2
+    try:
+        results = await _send_reply(producer, packed, request.queue.broker_name, timeout_ms)
+    except BaseException as error:
+        producer.end_calls(packed, error=error)
+        raise
+    producer.end_calls(packed, results)
+    return results[0]
+
+
+async def _send_reply(producer: Producer, packed: Packed, first: str, timeout_ms: int) -> list[SendResult]:
+    """Send a reply by way of the broker `first`, or of another one that can."""
     last: ClientError | None = None
-    for queue in _one_a_broker(await producer.queues(message.topic), request.queue.broker_name):
+    for queue in _one_a_broker(await producer.queues(packed.topic), first):
         try:
-            return (await producer.attempt(packed, queue, timeout_ms))[0]
+            return await producer.attempt(packed, queue, timeout_ms)
         except ClientError as error:
             log.info("no reply by way of %s: %s", queue.broker_name, error)
             last = last or error
-    raise last or ClientError(f"no broker takes replies for {message.topic}")
+    raise last or ClientError(f"no broker takes replies for {packed.topic}")
 
 
 def _one_a_broker(queues: Sequence[MessageQueue], first: str) -> list[MessageQueue]:
