@@ -53,7 +53,7 @@ test-times: $(READY) ## Where the seconds of the last runs of tests went: by fol
 	@$(RUN) tests/times.py
 
 check: $(READY) ## Lint, types, layers, tidiness
-	$(BIN)/ruff check setup.py src tests bench demo examples
+	$(BIN)/ruff check setup.py src tests bench demo examples docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports --config .importlinter --no-cache
 	$(RUN) -m pytest tests/tidy -p no:randomly

@@ -6,7 +6,8 @@
 `make test CHANGED=1` and `make test-slow CHANGED=1` run these; CI runs all. A file reaches what imports it, what names
 it (`perseid.cli.main` in a command line, the name of a folder of scripts), and, as a conftest.py, all tests beneath;
 what is no Python in a folder of tests reaches what stands in that folder. What configures all of them (pyproject.toml,
-setup.py, Makefile, tests/conftest.py, …) reaches every test, documents reach the tidy tests.
+setup.py, Makefile, tests/conftest.py, …) reaches every test. Documents reach the tidy tests; pages that are run, and
+their code, reach tests/docs, too.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ SCRIPTS = ("bench", "demo", "examples")
 PLUGIN = re.compile(r"\bperseid_(session_)?(broker|virtual)\b")
 NAMED = re.compile(r"\bperseid(?:\.\w+)+")
 TIDY = "tests/tidy"
+PAGES = ("docs/tutorials/", "docs/how-to/")
+"""What tests/docs runs."""
 
 
 def sources(root: Path) -> dict[str, Path]:
@@ -119,6 +122,8 @@ def reached(root: Path, changed: Iterable[str]) -> list[str]:
         elif name.startswith("tests/"):  # data, or a file that is gone
             folder = str(Path(name).parent)
             begin |= {other for other in graph.files if other.startswith(f"{folder}/")}
+        elif name.startswith(PAGES):
+            begin |= {other for other in graph.files if other.startswith("tests/docs/")}
     found |= {name for name in graph.reached(begin) if is_test(name) and not name.startswith(f"{TIDY}/")}
     return sorted(found)
 

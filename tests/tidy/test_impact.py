@@ -24,6 +24,7 @@ def project(root: Path) -> Path:
         "tests/net/deep/conftest.py": "from tests.net import world",
         "tests/cli/test_servers.py": "PERSEID = ['-m', 'perseid.cli.main']",
         "tests/data/test_data.py": "",
+        "tests/docs/test_page.py": "",
         "tests/examples/test_examples.py": "EXAMPLES = 'there' / \"examples\"",
         "examples/flights.py": "",
     }
@@ -52,6 +53,7 @@ def test_what_is_no_module_reaches_what_stands_beside_it(tmp_path: Path) -> None
     assert impact.reached(root, ["tests/data/vectors.json"]) == ["tests/data/test_data.py", "tests/tidy"]
     assert impact.reached(root, ["examples/flights.py"]) == ["tests/examples/test_examples.py", "tests/tidy"]
     assert impact.reached(root, ["docs/testing.md"]) == ["tests/tidy"]
+    assert impact.reached(root, ["docs/tutorials/page.md"]) == ["tests/docs/test_page.py", "tests/tidy"]
     for name in ("pyproject.toml", "tests/conftest.py", "src/perseid/core/batch.pxd", "src/perseid/gone.py"):
         assert impact.reached(root, [name]) == ["tests"]
     assert impact.reached(root, []) == []

@@ -1,0 +1,10 @@
+"""The first tutorial, command by command."""
+
+from pathlib import Path
+
+from tests.docs.pages import Reader
+
+
+def test_the_page_is_what_happens(tmp_path: Path) -> None:
+    with Reader("tutorials/first-message.md", tmp_path) as reader:
+        assert reader.follow() >= 9
