@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+import perseid
 from perseid.core import Core
 
 ROOT = Path(__file__).parents[2]
@@ -88,6 +89,7 @@ def build(folder: Path, compiler: bool) -> Path:
         environment |= {"CC": "/bin/false"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_DEADLINE, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert ("built WITHOUT its compiled core" in done.stdout + done.stderr) == (not (compiler and has_compiler()))
     (wheel,) = out.iterdir()
     return wheel
 
@@ -148,8 +150,26 @@ def test_it_holds_the_package_alone(wheel: Path) -> None:
     assert "perseid/py.typed" in names
     assert any(name.endswith("/licenses/LICENSE") for name in names)
     sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "perseid").rglob("*.py")}
-    others = {"perseid/py.typed"} | {f"perseid/core/{part}.pxd" for part in Core._fields}
+    others = {"perseid/py.typed", "perseid/commit.txt"} | {f"perseid/core/{part}.pxd" for part in Core._fields}
     assert {name for name in names if name.startswith("perseid/")} == sources | others
+
+
+def test_it_carries_no_symbols(site: Path) -> None:
+    sections = (b".symtab", b".debug_info", b".debug_str")
+    assert [path.name for path in site.rglob("*.so") if any(name in path.read_bytes() for name in sections)] == []
+
+
+def test_it_says_which_version_it_is(request: pytest.FixtureRequest, site: Path) -> None:
+    state = core_state(compiled=has_compiler() and "no compiler" not in request.node.name)
+    told = run(site, "from perseid.app.about import describe; print(describe())").strip()
+    # the copy that it was built from is no checkout
+    assert told == f"perseid {perseid.__version__} (commit unknown, {state})"
+
+
+def core_state(compiled: bool) -> str:
+    if not compiled:
+        return "uncompiled core"
+    return "core switched off by PERSEID_CORE=off" if os.environ.get("PERSEID_CORE") == "off" else "compiled core"
 
 
 def test_the_core_is_compiled_where_there_is_a_compiler(

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from perseid.app import about
 from perseid.base import config
 from perseid.base.config import Foreign, Setting
 from perseid.base.errors import ConfigError
@@ -130,8 +131,9 @@ def open_disk(folder: Path, elsewhere: Mapping[str, str] | None = None) -> RealD
 
 
 def set_up_logging(level: int = logging.INFO) -> None:
-    """Lines on stderr, with the time."""
+    """Lines on stderr, with the time; the first says which Perseid it is."""
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    about.log_start()
 
 
 def raise_file_limit() -> None:

@@ -31,12 +31,9 @@ FLAGS = frozenset(("--tls", "--insecure"))
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import PackageNotFoundError, version  # dear, for the one who asks
+        from perseid.app.about import describe  # imports the core
 
-        try:
-            typer.echo(f"perseid {version('perseid')}")
-        except PackageNotFoundError:
-            typer.echo("perseid (not installed)")
+        typer.echo(describe())
         raise typer.Exit()
 
 

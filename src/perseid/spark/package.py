@@ -68,7 +68,7 @@ def package(path: Path, *, extra: Iterable[str] = ()) -> Packaged:
     if plain and list(extra):
         raise ConfigError(f"{path}: a .zip holds Perseid alone; other distributions go into a .tar.gz")
     found = _closure(_requirements(NAME), extra)
-    versions = {NAME: metadata.version(NAME), **{name: one.version for name, one in sorted(found.items())}}
+    versions = {NAME: perseid.__version__, **{name: one.version for name, one in sorted(found.items())}}
     files = list(_own(plain=plain))
     if plain:
         needed = "".join(f"{name}=={version}\n" for name, version in versions.items() if name != NAME)
