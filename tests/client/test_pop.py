@@ -13,6 +13,7 @@ from perseid.client import (
     NoRoute,
     NotStarted,
     PopConsumer,
+    PopOptions,
     PoppedMessage,
     Producer,
     ServerRefused,
@@ -72,7 +73,7 @@ def test_in_order_and_how_often(perseid_broker: EmbeddedBroker) -> None:
     async def test() -> None:
         namesrv = perseid_broker.namesrv
         await stock(namesrv, 3, queues=1)
-        async with PopConsumer(namesrv, "g", "t", invisible_ms=LONG_MS, ordered=True) as consumer:
+        async with PopConsumer(namesrv, "g", "t", invisible_ms=LONG_MS, options=PopOptions(ordered=True)) as consumer:
             first = await consumer.receive(2)
             assert [m.body for m in first] == [b"m0", b"m1"]
             assert await consumer.receive(timeout_ms=200) == []

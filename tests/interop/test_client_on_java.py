@@ -18,6 +18,7 @@ from perseid.client import (
     NoRoute,
     OrderedProducer,
     PopConsumer,
+    PopOptions,
     PoppedMessage,
     Producer,
     PullConsumer,
@@ -394,7 +395,8 @@ def test_the_consumer_that_pops(java_cluster: rig.Cluster, name: str) -> None:
             assert sorted(m.body for m in again) == sorted(m.body for m in got[5:])
             assert {(m.reconsume_times, m.topic) for m in again} == {(1, name)}
             await consumer.ack_all([*again, kept])
-        async with PopConsumer(namesrv, f"o_{name}", name, invisible_ms=60_000, ordered=True) as consumer:
+        in_order = PopOptions(ordered=True)
+        async with PopConsumer(namesrv, f"o_{name}", name, invisible_ms=60_000, options=in_order) as consumer:
             one = await consumer.receive(1)
             for message in one:
                 await consumer.ack(message)

@@ -25,13 +25,14 @@ from perseid.client.errors import (
     SendFailed,
     ServerRefused,
 )
-from perseid.client.hooks import Consuming, Hook, Outgoing, SendCall, Sending
+from perseid.client.hooks import Consuming, Hook, Outgoing, Receiving, SendCall, Sending
 from perseid.client.lite import Begin, LiteConsumer
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
 from perseid.client.options import (
     ConsumeMode,
     FlowLimits,
     OrderedProducerOptions,
+    PopOptions,
     ProducerOptions,
     PullOptions,
     PushOptions,
@@ -76,6 +77,7 @@ __all__ = [
     "OrderedStats",
     "Outgoing",
     "PopConsumer",
+    "PopOptions",
     "PoppedMessage",
     "Producer",
     "ProducerOptions",
@@ -88,6 +90,7 @@ __all__ = [
     "QueueLag",
     "QueueStats",
     "ReceivedMessage",
+    "Receiving",
     "RequestTimeout",
     "RetryLater",
     "SendCall",

@@ -212,7 +212,7 @@ class PushConsumer(Client):
         """Call the handler; None when it went well."""
         if not self._hooks:
             return (await self._outcome(message))[1]
-        consuming = Consuming(self.group, message, now_ms())
+        consuming = Consuming(self.group, message, now_ms(), self.mode.is_broadcast)
         self._hooks.before_consume(consuming)
         try:
             consuming.outcome, failure = await self._outcome(message)

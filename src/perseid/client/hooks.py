@@ -6,7 +6,8 @@
     Producer("host:9876", options=ProducerOptions(hooks=[Tenant()]))
 
 The order of a send: `on_send` for each of its messages, `before_send` and `after_send` around each attempt, `on_sent`
-at its end. Of a handler's call: `before_consume`, `after_consume`. An exception of a hook is logged and changes nothing
+at its end. Of a handler's call: `before_consume`, `after_consume`. What a consumer asks for itself (`poll`, `pull`,
+`read`, `receive`): `on_receive`. An exception of a hook is logged and changes nothing
 else. Hooks run on the event loop: they must not wait. `Tracer` (`perseid.client.tracing`) is one: it writes the
 original's message traces.
 """
@@ -113,10 +114,24 @@ class Consuming:
     group: str
     message: ReceivedMessage
     started_ms: int
+    broadcast: bool = False
+    """Whether each member of the group gets all messages."""
     outcome: str | None = None
     error: BaseException | None = None
     notes: dict[str, Any] = field(default_factory=dict)
     """For hooks: whatever they keep from before until after."""
+
+
+@dataclass(slots=True, eq=False)
+class Receiving:
+    """Messages of one topic that a call has given to the application, or the `error` that it raised."""
+
+    group: str
+    topic: str
+    """Empty: the call failed, and was for more than one topic."""
+    messages: Sequence[ReceivedMessage]
+    started_ms: int
+    error: BaseException | None = None
 
 
 class Hook:
@@ -140,6 +155,9 @@ class Hook:
     def after_send(self, sending: Sending) -> None:
         """It ended."""
 
+    def on_receive(self, receiving: Receiving) -> None:
+        """A call of a pull or pop consumer got messages, or failed; not told of one that found nothing."""
+
     def before_consume(self, consuming: Consuming) -> None:
         """The handler is about to be called."""
 
@@ -158,10 +176,12 @@ class Hooks:
         self._on_sent = [hook.on_sent for hook in backwards if type(hook).on_sent is not Hook.on_sent]
         self._before_send = [hook.before_send for hook in self._hooks]
         self._after_send = [hook.after_send for hook in backwards]
+        self._on_receive = [hook.on_receive for hook in self._hooks if type(hook).on_receive is not Hook.on_receive]
         self._before_consume = [hook.before_consume for hook in self._hooks]
         self._after_consume = [hook.after_consume for hook in backwards]
         self.hear_of_attempts = bool(self._hooks)
         self.hear_of_calls = bool(self._on_send or self._on_sent)
+        self.hear_of_receives = bool(self._on_receive)
 
     def __bool__(self) -> bool:
         return bool(self._hooks)
@@ -213,6 +233,20 @@ class Hooks:
     def after_send(self, sending: Sending) -> None:
         """It ended."""
         _tell(self._after_send, sending)
+
+    def received(self, group: str, messages: Sequence[ReceivedMessage], started_ms: int) -> None:
+        """A call gave these messages to the application; told topic by topic."""
+        if not self.hear_of_receives:
+            return
+        topics: dict[str, list[ReceivedMessage]] = {}
+        for message in messages:
+            topics.setdefault(message.topic, []).append(message)
+        for topic, those in topics.items():
+            _tell(self._on_receive, Receiving(group, topic, those, started_ms))
+
+    def receive_failed(self, group: str, topic: str, started_ms: int, error: BaseException) -> None:
+        """A call that asked for messages failed."""
+        _tell(self._on_receive, Receiving(group, topic, (), started_ms, error))
 
     def before_consume(self, consuming: Consuming) -> None:
         """A handler is about to be called."""

@@ -7,6 +7,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextvars import copy_context
 from types import TracebackType
 from typing import Any, Self
 
@@ -40,9 +41,10 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 async def call(function: Callable[[Any], Any], given: object, threads: Executor | None) -> Any:
-    """The result of a function of the user's: called in a thread, or here where there are none (`is_async`)."""
+    """The result of a function of the user's: called in a thread, or here where there are none (`is_async`); in the
+    caller's context variables either way."""
     if threads is not None:
-        result = await asyncio.get_running_loop().run_in_executor(threads, function, given)
+        result = await asyncio.get_running_loop().run_in_executor(threads, copy_context().run, function, given)
     else:
         result = function(given)
     return await result if inspect.isawaitable(result) else result

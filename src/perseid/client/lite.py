@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from perseid.base.errors import PerseidError
 from perseid.client.connection import Connection
 from perseid.client.errors import ClientError, ServerRefused
+from perseid.client.options import POP_DEFAULTS, PopOptions
 from perseid.client.pop import INVISIBLE_MS, PopConsumer, PoppedMessage
 from perseid.client.session import Handler, Session, now_ms
 from perseid.wire import lite
@@ -85,11 +86,12 @@ class LiteConsumer(PopConsumer):
         lite_topics: Iterable[str] | None = (),
         *,
         invisible_ms: int = INVISIBLE_MS,
+        options: PopOptions = POP_DEFAULTS,
         session: Session | None = None,
     ) -> None:
         if isinstance(lite_topics, str):
             raise ClientError(f"lite_topics={lite_topics!r}: give a list of names")
-        super().__init__(namesrv, group, parent, invisible_ms=invisible_ms, session=session)
+        super().__init__(namesrv, group, parent, invisible_ms=invisible_ms, options=options, session=session)
         self.client_id = f"{self.session.client_id}@{group}"
         self._reads_all = lite_topics is None
         self._names = dict.fromkeys(lite_topics or ())

@@ -95,6 +95,18 @@ class PullOptions:
     dedupe: bool = False
     """`poll()` and `read()` leave out what a stamped writer sent again (`perseid.client.stamps`; Perseid's Spark sink
     is one)."""
+    hooks: Sequence[Hook] = ()
+    """Told of what is received (`perseid.client.hooks`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopOptions:
+    """How a `PopConsumer` receives."""
+
+    ordered: bool = False
+    """Of each queue one batch at a time is out in the group."""
+    hooks: Sequence[Hook] = ()
+    """Told of what is received, and called around each call of `run`'s handler (`perseid.client.hooks`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,5 +154,6 @@ class OrderedProducerOptions:
 
 PUSH_DEFAULTS = PushOptions()
 PULL_DEFAULTS = PullOptions()
+POP_DEFAULTS = PopOptions()
 PRODUCER_DEFAULTS = ProducerOptions()
 ORDERED_PRODUCER_DEFAULTS = OrderedProducerOptions()

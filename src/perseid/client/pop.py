@@ -20,8 +20,10 @@ from msgspec.structs import replace
 
 from perseid.base.errors import PerseidError, RequestRefused
 from perseid.client.errors import ClientError, ConnectionLost, NoRoute, ServerRefused
+from perseid.client.hooks import EXCEPTION, SUCCESS, Consuming, Hooks
 from perseid.client.lifecycle import Client
 from perseid.client.model import ReceivedMessage
+from perseid.client.options import POP_DEFAULTS, PopOptions
 from perseid.client.session import Session, now_ms
 from perseid.client.subscription import ALL, Sql, Subscription
 from perseid.wire import pop, record
@@ -70,8 +72,7 @@ class PopConsumer(Client):
     """Receives messages of one topic for one group.
 
     `expression` filters by tags (`"a || b"`) or by `Sql("price > 5")`. `from_where` says where a new group begins:
-    "first" or "last". `ordered`: of each queue one batch at a time is out in the group. `session` shares connections
-    with other clients, or has TLS.
+    "first" or "last". `session` shares connections with other clients, or has TLS.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class PopConsumer(Client):
         expression: str | Sql = ALL,
         invisible_ms: int = INVISIBLE_MS,
         from_where: str = "first",
-        ordered: bool = False,
+        options: PopOptions = POP_DEFAULTS,
         session: Session | None = None,
     ) -> None:
         if from_where not in ("first", "last"):
@@ -96,7 +97,8 @@ class PopConsumer(Client):
         self.invisible_ms = invisible_ms
         self._subscription = Subscription.parse(topic, expression, now_ms())
         self._init_mode = 0 if from_where == "first" else 1
-        self._ordered = ordered
+        self.options = options
+        self._hooks = Hooks(options.hooks)
         self._pops: dict[str, asyncio.Task[list[PoppedMessage] | ClientError]] = {}
         """By broker: pops that are under way."""
         self._started = False
@@ -107,6 +109,11 @@ class PopConsumer(Client):
         """Get ready; connections are opened when first needed."""
         if not self._started:
             await self.session.start()
+            try:
+                await self._hooks.start(self.session, self.group)
+            except BaseException:
+                await self.session.stop()
+                raise
             self._started = True
 
     async def stop(self) -> None:
@@ -117,6 +124,7 @@ class PopConsumer(Client):
                 task.cancel()
             await asyncio.gather(*self._pops.values(), return_exceptions=True)
             self._pops.clear()
+            await self._hooks.stop()
             await self.session.stop()
 
     # ---- receiving ----
@@ -126,6 +134,16 @@ class PopConsumer(Client):
 
         NoRoute when there is no such topic, ServerRefused or another ClientError when no broker could answer.
         """
+        started = now_ms()
+        try:
+            found = await self._receive(max_messages, timeout_ms)
+        except ClientError as error:
+            self._hooks.receive_failed(self.group, self.topic, started, error)
+            raise
+        self._hooks.received(self.group, found, started)
+        return found
+
+    async def _receive(self, max_messages: int, timeout_ms: int) -> list[PoppedMessage]:
         self.session.check_running("PopConsumer")
         brokers = await self._brokers()
         for broker in brokers:
@@ -170,7 +188,7 @@ class PopConsumer(Client):
             init_mode=self._init_mode,
             exp_type=self._subscription.kind,
             exp=self._subscription.text,
-            order=self._ordered,
+            order=self.options.ordered,
         )
 
     async def _pop(self, broker: str, max_messages: int, wait_ms: int) -> list[PoppedMessage]:
@@ -277,7 +295,7 @@ class PopConsumer(Client):
                 while len(busy) >= concurrency:
                     await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
                 try:
-                    messages = await self.receive(concurrency - len(busy))
+                    messages = await self._receive(concurrency - len(busy), WAIT_MS)
                 except PerseidError as error:
                     log.warning("pop of %s: %s; tried again", self.topic, error)
                     await asyncio.sleep(ERROR_PAUSE_MS / 1000)
@@ -292,11 +310,20 @@ class PopConsumer(Client):
             await asyncio.gather(*busy, return_exceptions=True)
 
     async def _handle(self, handle: Callable[[PoppedMessage], Awaitable[None]], message: PoppedMessage) -> None:
+        consuming = Consuming(self.group, message, now_ms())
+        self._hooks.before_consume(consuming)
         try:
             await handle(message)
-        except Exception:
+            consuming.outcome = SUCCESS
+        except Exception as error:  # a handler may raise anything; the message comes again
             log.exception("the handler of %s failed: message %s comes again", self.topic, message.msg_id)
+            consuming.outcome, consuming.error = EXCEPTION, error
             return
+        except BaseException as error:
+            consuming.error = error
+            raise
+        finally:
+            self._hooks.after_consume(consuming)
         try:
             await self.ack(message)
         except PerseidError as error:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from dataclasses import replace
 
 from perseid.base.errors import PerseidError
 from perseid.client.deduplicator import Deduplicator
 from perseid.client.errors import ClientError, NoRoute, ServerRefused
+from perseid.client.hooks import Hooks
 from perseid.client.lifecycle import Client
 from perseid.client.model import MessageQueue, ReceivedMessage
 from perseid.client.options import PULL_DEFAULTS, PullOptions
@@ -79,6 +80,7 @@ class PullConsumer(Client):
         self._expression = expression
         self._from_first = from_where == "first"
         self.options = options
+        self._hooks = Hooks(options.hooks)
         self._puller = Puller(self.session, group)
         self._offsets = Offsets(self.session)
         self._subscriptions: dict[str, Subscription] = {}
@@ -94,6 +96,11 @@ class PullConsumer(Client):
         """Get ready; connections are opened when first needed."""
         if not self._started:
             await self.session.start()
+            try:
+                await self._hooks.start(self.session, self.group)
+            except BaseException:
+                await self.session.stop()
+                raise
             self._started = True
 
     async def stop(self) -> None:
@@ -101,6 +108,7 @@ class PullConsumer(Client):
         if self._started:
             self._started = False
             self.assign([])
+            await self._hooks.stop()
             await self.session.stop()
 
     # ---- which queues ----
@@ -153,6 +161,22 @@ class PullConsumer(Client):
         Queues take turns; messages of one queue are in order. What the broker refused for good (no such
         group, an expression it can't read) is raised here.
         """
+        if not self._hooks.hear_of_receives:
+            return await self._poll(max_messages, timeout_ms)
+        return await self._told(self._poll(max_messages, timeout_ms), "")
+
+    async def _told(self, receiving: Awaitable[list[ReceivedMessage]], topic: str) -> list[ReceivedMessage]:
+        """What is received, and the hooks are told of it."""
+        started = now_ms()
+        try:
+            found = await receiving
+        except ClientError as error:
+            self._hooks.receive_failed(self.group, topic, started, error)
+            raise
+        self._hooks.received(self.group, found, started)
+        return found
+
+    async def _poll(self, max_messages: int, timeout_ms: int) -> list[ReceivedMessage]:
         self.session.check_running("PullConsumer")
         if not self._assigned:
             raise ClientError("no queue is assigned: call assign(await consumer.queues(topic)) first")
@@ -176,9 +200,16 @@ class PullConsumer(Client):
     ) -> PullResult:
         """One pull of any queue, assigned or not, from `offset` on; nothing is buffered or remembered."""
         self.session.check_running("PullConsumer")
-        return await self._puller.pull(
-            queue, offset, self._subscription(queue.topic), max_messages=max_messages, hold_ms=hold_ms
-        )
+        started = now_ms()
+        try:
+            result = await self._puller.pull(
+                queue, offset, self._subscription(queue.topic), max_messages=max_messages, hold_ms=hold_ms
+            )
+        except ClientError as error:
+            self._hooks.receive_failed(self.group, queue.topic, started, error)
+            raise
+        self._hooks.received(self.group, result.messages, started)
+        return result
 
     async def read(
         self, queue: MessageQueue, start: int, end: int, *, max_messages: int = READ_BATCH
@@ -192,11 +223,14 @@ class PullConsumer(Client):
         subscription = self._subscription(queue.topic)
         lists = self._puller.read(queue, start, end, subscription, max_messages=max_messages)
         repeats = self._deduplicator(queue, start)
+        started = now_ms()
         try:
             async for found in lists:
                 wanted = await self._puller.fresh(repeats, queue, found, subscription) if repeats is not None else found
                 if wanted:
+                    self._hooks.received(self.group, wanted, started)
                     yield wanted
+                    started = now_ms()
         finally:
             await lists.aclose()
 
