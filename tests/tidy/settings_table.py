@@ -1,5 +1,4 @@
-"""The tables of settings in docs/compatibility.md, made from the options and from what becomes of the original's other
-keys.
+"""The tables of settings in docs/compatibility.md, made from what becomes of the original's other keys.
 
     python tests/tidy/settings_table.py     writes them anew
 """
@@ -10,8 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from perseid.app import broker, dledger
-from perseid.app.broker import PARTS, ProcessConfig
-from perseid.base.config import Foreign, options
+from perseid.base.config import Foreign
 from perseid.controller import config as controller
 from perseid.nameserver import config as name_server
 
@@ -24,12 +22,6 @@ FOREIGN = {
     "controller": controller.FOREIGN,
     "`perseid dledger`": dledger.FOREIGN,
 }
-OWN: dict[str, tuple[type, ...]] = {
-    "broker (code 25)": (ProcessConfig, *PARTS),
-    "name server (code 318)": (name_server.NameServerConfig,),
-    "controller (code 1009)": (controller.ControllerConfig,),
-}
-
 
 def refused() -> str:
     """What stops the start."""
@@ -53,16 +45,6 @@ def ignored() -> str:
     return _text(lines)
 
 
-def live() -> str:
-    """What a running process follows."""
-    lines = ["| followed by a running | keys |", "|---|---|"]
-    for process, classes in OWN.items():
-        found = [(key, one) for cls in classes for key, one in options(cls).items() if one.live]
-        keys = [f"`{key}`" + (" (no effect)" if one.told.startswith("no effect") else "") for key, one in sorted(found)]
-        lines.append(f"| {process} | {', '.join(keys)} |")
-    return _text(lines)
-
-
 def meaningless() -> str:
     """What has no meaning here, all processes together."""
     keys = sorted({key for foreign in FOREIGN.values() for key in _of_nothing(foreign)})
@@ -78,7 +60,7 @@ def _text(lines: Iterable[str]) -> str:
 
 
 def tables() -> str:
-    return "\n".join((refused(), ignored(), live(), meaningless()))
+    return "\n".join((refused(), ignored(), meaningless()))
 
 
 def written() -> str:

@@ -53,14 +53,43 @@ PARTS = (BrokerConfig, StoreConfig, ReplicationConfig, RaftConfig, AccessOptions
 class ProcessConfig:
     """What concerns the process, not the broker in it."""
 
-    store_path_root_dir: str = option("", important=True)
-    """Empty: `store` in the user's home."""
-    bind_address: str = "0.0.0.0"
-    server_channel_max_idle_time_seconds: int = option(120, low=1)
-    rocketmq_home: str = option("", important=True)
-    store_type: str = "default"
-    store_path_commit_log: str = ""
-    """A folder for the log; empty: `commitlog` below storePathRootDir."""
+    store_path_root_dir: str = option(
+        "",
+        "The folder of everything that the broker stores: log, queues, topics, groups, offsets. A folder of RocketMQ's "
+        "default store can be opened as it is. Two brokers can't share one.",
+        section="Process",
+        important=True,
+        computed="`store` in the user's home",
+    )
+    bind_address: str = option(
+        "0.0.0.0",
+        "The address on which the broker listens, on all its ports. `127.0.0.1` keeps other machines out; what clients "
+        "are told is `brokerIP1`.",
+    )
+    server_channel_max_idle_time_seconds: int = option(
+        120,
+        "A connection on which nothing is read or written for so long is closed. Clients send heartbeats every 30 s, "
+        "so don't go below that.",
+        unit="s",
+        low=1,
+    )
+    rocketmq_home: str = option(
+        "",
+        "Shown to tools that ask for the configuration, and not used otherwise: a Perseid broker reads no files of an "
+        "installation.",
+        important=True,
+        computed="the variable `ROCKETMQ_HOME`",
+    )
+    store_type: str = option(
+        "default",
+        "The kind of store. `default` is the only one; another value stops the start.",
+    )
+    store_path_commit_log: str = option(
+        "",
+        "A folder for the log alone, for example on a disk of its own. It must hold nothing else, and it is one "
+        "folder: RocketMQ also takes several.",
+        computed="`commitlog` below `storePathRootDir`",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,9 +68,17 @@ FOREIGN = Foreign(
 class DLedgerConfig:
     """What concerns the process."""
 
-    store_base_dir: str = option("/tmp/dledgerstore", important=True)
-    store_type: str = option(FILE, choices=(FILE, MEMORY))
-    """MEMORY: the log ends with the process."""
+    store_base_dir: str = option(
+        "/tmp/dledgerstore",
+        "The folder of the member's log; the files are in `dledger-ID` below it.",
+        section="Process",
+        important=True,
+    )
+    store_type: str = option(
+        FILE,
+        "`FILE` keeps entries on disk. `MEMORY` keeps them until the process ends, for trials.",
+        choices=(FILE, MEMORY),
+    )
 
 
 def load(path: Path | None) -> tuple[DLedgerConfig, RaftConfig]:

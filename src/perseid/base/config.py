@@ -9,7 +9,7 @@ The original drops a value that it can't parse and goes on with the default, in 
 stops the start with a `ConfigError` that names file, line and key; where only one number can be meant, it is taken
 and told of (`plain_number`). A key that no part knows is handed back (`unknown`), to be reported once; one that asks
 for something Perseid lacks is refused (`refuse`). What a running process follows is marked where it is declared
-(`option(live=True)`).
+(`option(live=True)`), and so is what people read of a setting: its effect, its unit, its group.
 """
 
 from __future__ import annotations
@@ -102,26 +102,37 @@ class Foreign(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """How one field is written in a file."""
+    """How one field is written in a file, and what people are told of it."""
 
     key: str
     field: str
     kind: type
-    low: float | None
-    high: float | None
-    choices: tuple[str, ...] | None
-    form: tuple[str, str] | None
-    important: bool
-    live: bool
-    told: str
-    secret: bool
+    default: bool | int | float | str
+    effect: str = ""
+    unit: str = ""
+    computed: str = ""
+    section: str = ""
+    ours: bool = False
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] | None = None
+    form: tuple[str, str] | None = None
+    important: bool = False
+    live: bool = False
+    told: str = ""
+    secret: bool = False
 
 
 def option(
     default: Any,
+    effect: str = "",
     *,
+    unit: str = "",
+    computed: str = "",
+    section: str = "",
+    ours: bool = False,
     key: str | None = None,
     low: float | None = None,
     high: float | None = None,
@@ -135,11 +146,17 @@ def option(
     """A dataclass field with its key, the bounds of its value, whether `-m` prints it, and whether a running process
     follows a change.
 
+    `effect` says what the setting does, for the reference (`docs/reference/settings.md`, `perseid settings`); `unit` is
+    the value's. `computed` describes a default that is only known when a process starts. `section` begins a group of
+    settings, which lasts until the next one. `ours`: RocketMQ has no such key.
+
     `form` is for texts: a regular expression, and the words for people who did not keep to it. `told` is what people
     hear who change it: what it does not do. `secret`: nobody is shown its value.
     """
-    metadata = {"key": key, "low": low, "high": high, "choices": choices, "form": form, "important": important}
-    return dataclasses.field(default=default, metadata={**metadata, "live": live, "told": told, "secret": secret})
+    about = {"effect": effect, "unit": unit, "computed": computed, "section": section, "ours": ours}
+    bounds = {"low": low, "high": high, "choices": choices, "form": form}
+    rest = {"important": important, "live": live, "told": told, "secret": secret}
+    return dataclasses.field(default=default, metadata={"key": key, "option": {**about, **bounds, **rest}})
 
 
 def camel(name: str) -> str:
@@ -150,16 +167,16 @@ def camel(name: str) -> str:
 def options(cls: type) -> Mapping[str, Option]:
     """What a configuration class can read: key → option, in the order of the fields."""
     hints = get_type_hints(cls)
-    found = {}
+    found: dict[str, Option] = {}
+    section = ""
     for f in dataclasses.fields(cls):
         kind = hints[f.name]
         assert kind in (bool, int, float, str), f"{cls.__name__}.{f.name}: bool, int, float or str"
-        meta = f.metadata
-        key = meta.get("key") or camel(f.name)
-        bounds = meta.get("low"), meta.get("high")
-        choices, form = meta.get("choices"), meta.get("form")
-        rest = meta.get("important", False), meta.get("live", False), meta.get("told", ""), meta.get("secret", False)
-        found[key] = Option(key, f.name, kind, *bounds, choices, form, *rest)
+        key = f.metadata.get("key") or camel(f.name)
+        rest = dict(f.metadata.get("option", {}))
+        section = rest.pop("section", "") or section
+        default: Any = f.default
+        found[key] = Option(key=key, field=f.name, kind=kind, default=default, section=section, **rest)
     return found
 
 

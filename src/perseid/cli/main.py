@@ -17,6 +17,7 @@ COMMANDS = {
     "perseid.cli.messages": ("send", "consume"),
     "perseid.cli.topics": ("topic",),
     "perseid.cli.admin": ("admin",),
+    "perseid.cli.settings": ("settings",),
     "perseid.cli.verify": ("verify",),
     "perseid.cli.spark": ("spark",),
     "perseid.cli.sim": ("sim",),

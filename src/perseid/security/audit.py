@@ -34,16 +34,44 @@ WINDOW_MS = 1_000
 class AuditOptions:
     """Of the audit log, as they stand in a file."""
 
-    audit_log_enabled: bool = True
-    """Where requests have to be signed: who asked for what is written down."""
-    audit_log_path: str = ""
-    """The folder of `audit.log`. Empty: `audit` below the folder of the node's own files."""
-    audit_log_file_size: int = option(16 << 20, low=1 << 16, high=1 << 30)
-    """In bytes: then it becomes `audit.log.1`, which becomes `audit.log.2`, and so on."""
-    audit_log_file_count: int = option(10, low=2, high=1_000)
-    """Files that are kept."""
-    audit_log_refusals_per_second: int = option(REFUSALS_PER_SECOND, low=1, high=100_000)
-    """Refusals that have lines; one more line says how many had none."""
+    audit_log_enabled: bool = option(
+        True,
+        "With `authenticationEnabled`: who asked for what, from where, and whether it was allowed is written to "
+        "`audit.log`, a JSON object a line.",
+        section="Audit log",
+        ours=True,
+    )
+    audit_log_path: str = option(
+        "",
+        "The folder of `audit.log`.",
+        ours=True,
+        computed="`audit` below the folder of the node's own files",
+    )
+    audit_log_file_size: int = option(
+        16 << 20,
+        "How large `audit.log` gets before it becomes `audit.log.1`, that one `audit.log.2`, and so on.",
+        unit="bytes",
+        low=1 << 16,
+        high=1 << 30,
+        ours=True,
+    )
+    audit_log_file_count: int = option(
+        10,
+        "How many files are kept. The oldest is removed.",
+        unit="files",
+        low=2,
+        high=1_000,
+        ours=True,
+    )
+    audit_log_refusals_per_second: int = option(
+        REFUSALS_PER_SECOND,
+        "How many refusals a second get a line. One more line says how many had none, so that a flood does not fill "
+        "the disk.",
+        unit="lines",
+        low=1,
+        high=100_000,
+        ours=True,
+    )
 
 
 class _Told(msgspec.Struct):

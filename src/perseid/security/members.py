@@ -38,16 +38,30 @@ class Asks(Enum):
 class MemberOptions(AuditOptions):
     """Of users, as they stand in the file of a name server or a controller. Names are those of AuthConfig."""
 
-    authentication_enabled: bool = False
-    """Requests have to be signed by one of the two users."""
-    authorization_enabled: bool = False
-    """No effect: both may do everything, and nobody else anything."""
-    init_authentication_user: str = option("", secret=True)
-    """`{"username":"…","password":"…"}`: for people."""
-    inner_client_authentication_credentials: str = option("", secret=True)
-    """`{"accessKey":"…","secretKey":"…"}`: what all nodes of the cluster sign with, this one, too."""
-    authentication_whitelist: str = ""
-    """Request codes, with commas between them, that need no signature."""
+    authentication_enabled: bool = option(
+        False,
+        "Requests that change something must be signed by one of the two users below. Needs "
+        "`innerClientAuthenticationCredentials`.",
+        section="Users",
+    )
+    authorization_enabled: bool = option(
+        False,
+        "No effect: the two users may do everything, and nobody else anything.",
+    )
+    init_authentication_user: str = option(
+        "",
+        'The user for people and tools: `{"username":"…","password":"…"}`.',
+        secret=True,
+    )
+    inner_client_authentication_credentials: str = option(
+        "",
+        'The user as which nodes sign: `{"accessKey":"…","secretKey":"…"}`, the same on all nodes of the cluster.',
+        secret=True,
+    )
+    authentication_whitelist: str = option(
+        "",
+        "Request codes, with commas between them, that need no signature.",
+    )
 
 
 EVERYBODY = MemberOptions()

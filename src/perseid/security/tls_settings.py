@@ -27,36 +27,129 @@ class TlsConfig:
     """The keys. Paths name PEM files."""
 
     mode: str = option(
-        Mode.PERMISSIVE.value, key="tls.server.mode", choices=tuple(each.value for each in Mode), important=True
+        Mode.PERMISSIVE.value,
+        "`disabled`: no TLS. `permissive`: a client may speak TLS or not. `enforcing`: connections without TLS are "
+        "closed, and this node dials others with TLS (unless `tls.enable` says otherwise).",
+        section="Connections that are taken",
+        key="tls.server.mode",
+        choices=tuple(each.value for each in Mode),
+        important=True,
     )
-    """`disabled`, `permissive` (both are taken), `enforcing`."""
-    config_file: str = option(FILE, key="tls.config.file")
-    test_mode: bool = option(True, key="tls.test.mode.enable")
-    """A certificate of our own making where none is named; as a client, any server is trusted."""
+    config_file: str = option(
+        FILE,
+        "A properties file with the `tls.…` keys of certificates. It is read where it is there, and wins over the "
+        "node's own file.",
+        key="tls.config.file",
+    )
+    test_mode: bool = option(
+        True,
+        "`true`, when written out: the node uses a certificate that it makes itself, which nobody can verify, and "
+        "ignores named ones, as RocketMQ does. Left out: it does so only when no certificate is named.",
+        key="tls.test.mode.enable",
+    )
 
-    server_key: str = option("", key="tls.server.keyPath")
-    server_key_password: str = option("", key="tls.server.keyPassword", secret=True)
-    server_certificate: str = option("", key="tls.server.certPath")
-    need_client_auth: str = option(NONE, key="tls.server.need.client.auth", choices=(NONE, OPTIONAL, REQUIRE))
-    auth_client: bool = option(False, key="tls.server.authClient")
-    """Certificates of clients are verified. Without it none is asked for: any would do."""
-    server_trust: str = option("", key="tls.server.trustCertPath")
+    server_key: str = option(
+        "",
+        "The PEM file with the private key of the certificate. Needed with `tls.server.certPath`.",
+        section="The node's certificate",
+        key="tls.server.keyPath",
+    )
+    server_key_password: str = option(
+        "",
+        "The password of an encrypted key.",
+        key="tls.server.keyPassword",
+        secret=True,
+    )
+    server_certificate: str = option(
+        "",
+        "The PEM file with the node's certificate and its chain. It is read again when it changes; connections that "
+        "are open go on.",
+        key="tls.server.certPath",
+    )
 
-    enable: bool = option(False, key="tls.enable")
-    """Connections to other nodes use TLS; `useTLS` says the same."""
-    use_tls: bool = option(False, key="useTLS")
-    client_key: str = option("", key="tls.client.keyPath")
-    client_key_password: str = option("", key="tls.client.keyPassword", secret=True)
-    client_certificate: str = option("", key="tls.client.certPath")
-    auth_server: bool = option(False, key="tls.client.authServer")
-    client_trust: str = option("", key="tls.client.trustCertPath")
-    check_host: bool = option(False, key="tls.client.checkHost")
-    """Ours: a server's certificate has to name the host that was dialled."""
+    need_client_auth: str = option(
+        NONE,
+        "Whether clients must show a certificate: `none`, `optional`, `require`. Has an effect only with "
+        "`tls.server.authClient=true`.",
+        section="Certificates of clients",
+        key="tls.server.need.client.auth",
+        choices=(NONE, OPTIONAL, REQUIRE),
+    )
+    auth_client: bool = option(
+        False,
+        "Clients' certificates are verified against `tls.server.trustCertPath`. Without it none is asked for.",
+        key="tls.server.authClient",
+    )
+    server_trust: str = option(
+        "",
+        "The PEM file with the CAs of clients' certificates. Needed with `tls.server.authClient=true`.",
+        key="tls.server.trustCertPath",
+    )
 
-    protocols: str = option("", key="tls.protocols")
-    ciphers: str = option("", key="tls.ciphers")
-    ha: bool = option(False, key="haTls")
-    """Ours: what is replicated goes over TLS, where master and slave are Perseid's."""
+    enable: bool = option(
+        False,
+        "This node dials others with TLS. With `tls.server.mode=enforcing` that is so by default.",
+        section="Connections to other nodes",
+        key="tls.enable",
+    )
+    use_tls: bool = option(
+        False,
+        "The same as `tls.enable`, under the name that brokers' files have.",
+        key="useTLS",
+    )
+    client_key: str = option(
+        "",
+        "The PEM file with the key of `tls.client.certPath`.",
+        key="tls.client.keyPath",
+    )
+    client_key_password: str = option(
+        "",
+        "The password of that key, if it is encrypted.",
+        key="tls.client.keyPassword",
+        secret=True,
+    )
+    client_certificate: str = option(
+        "",
+        "The PEM file with the certificate that this node shows to others. Needed where they ask for one.",
+        key="tls.client.certPath",
+    )
+    auth_server: bool = option(
+        False,
+        "Other nodes' certificates are verified. Without it the node trusts any, and says so at the start.",
+        key="tls.client.authServer",
+    )
+    client_trust: str = option(
+        "",
+        "The PEM file with the CAs of other nodes' certificates. Empty: the system's.",
+        key="tls.client.trustCertPath",
+    )
+    check_host: bool = option(
+        False,
+        "A node's certificate must also name the host that was dialled. Needs `tls.client.authServer`.",
+        key="tls.client.checkHost",
+        ours=True,
+    )
+
+    protocols: str = option(
+        "",
+        "TLS versions that are allowed, with commas between them.",
+        section="Both",
+        key="tls.protocols",
+        computed="TLSv1.2,TLSv1.3",
+    )
+    ciphers: str = option(
+        "",
+        "Ciphers that are allowed, with commas between them, by OpenSSL's or Java's names. Those of TLS 1.3 are always "
+        "allowed.",
+        key="tls.ciphers",
+        computed="OpenSSL's",
+    )
+    ha: bool = option(
+        False,
+        "Replication between a master and its slaves goes over TLS; both must be Perseid's, and have the setting.",
+        key="haTls",
+        ours=True,
+    )
 
     # ---- what follows ----
 

@@ -17,20 +17,42 @@ from perseid.security.users import User
 class AccessOptions(AuditOptions):
     """Of users and permissions, as they stand in a file."""
 
-    authentication_enabled: bool = False
-    """Each request has to be signed by a user."""
-    authorization_enabled: bool = False
-    """Users who are not Super may do what policies allow them."""
-    init_authentication_user: str = option("", secret=True)
-    """`{"username":"…","password":"…"}`: a Super user, made at a start when there is no user of that name."""
-    inner_client_authentication_credentials: str = option("", secret=True)
-    """`{"accessKey":"…","secretKey":"…"}`: what this node signs with when it asks others; here a Super user."""
-    authentication_whitelist: str = ""
-    """Request codes, with commas between them, that need no signature."""
-    authorization_whitelist: str = ""
-    """Request codes that need no permission."""
-    auth_secret_key_file: str = ""
-    """A file of 64 hexadecimal digits: the key with which secrets are stored. Empty: one is made beside them."""
+    authentication_enabled: bool = option(
+        False,
+        "Each request must be signed by a user of this broker. Others are refused (code 16).",
+        section="Users and permissions",
+    )
+    authorization_enabled: bool = option(
+        False,
+        "Users who are not Super may do what their policies allow, and nothing else. Needs `authenticationEnabled`.",
+    )
+    init_authentication_user: str = option(
+        "",
+        'A Super user who is made at a start when no user has that name: `{"username":"…","password":"…"}`. Without '
+        "one nobody could make the first user.",
+        secret=True,
+    )
+    inner_client_authentication_credentials: str = option(
+        "",
+        'What this broker signs with when it asks other nodes: `{"accessKey":"…","secretKey":"…"}`, the same on all '
+        "nodes of the cluster. Here it is a Super user. Needed in a DLedger group with `authenticationEnabled`.",
+        secret=True,
+    )
+    authentication_whitelist: str = option(
+        "",
+        "Request codes, with commas between them, that need no signature.",
+    )
+    authorization_whitelist: str = option(
+        "",
+        "Request codes, with commas between them, that need no permission.",
+    )
+    auth_secret_key_file: str = option(
+        "",
+        "A file with the key with which users' secrets are stored: 64 hexadecimal digits (`openssl rand -hex 32`). "
+        "Keep it outside the store's folder, or whoever has the folder has the secrets.",
+        ours=True,
+        computed="a key made beside the secrets, with a warning",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
