@@ -99,6 +99,20 @@ def test_unknown_says_nothing_and_what_fails_is_raised() -> None:
     run(test())
 
 
+def test_halves_of_one_key_go_to_the_queue_of_a_send_with_this_key() -> None:
+    async def test() -> None:
+        async with FakeServer({"t": 16}) as server, TransactionProducer(server.address, "g", never) as producer:
+            taken(server)
+            queues = {(await producer.send(Message("t", b"a"), key="anna")).queue}
+            for _ in range(3):
+                queues.add((await producer.begin(Message("t", b"a"), key="anna")).queue)
+                done = await producer.send_in_transaction(Message("t", b"a"), lambda half: COMMIT, key="anna")
+                queues.add(done.half.queue)
+            assert len(queues) == 1
+
+    run(test())
+
+
 def test_a_half_that_is_stored_less_safely_is_rolled_back() -> None:
     async def test() -> None:
         async with FakeServer({"t": 1}) as server, TransactionProducer(server.address, "g", never) as producer:

@@ -210,7 +210,7 @@ class Producer(Client):
         self._check_started()
         if queue is not None or key is not None or selector is not None:
             message.check_no_priority("a message for a queue of the sender's choice")
-        chosen = _by_key(key) or selector or _by_lite_topic(message)
+        chosen = by_key(key) or selector or _by_lite_topic(message)
         return (await self._send(self.pack(message), queue, chosen, timeout_ms))[0]
 
     async def send_packed(self, packed: Packed) -> list[SendResult]:
@@ -232,7 +232,7 @@ class Producer(Client):
         message, in order.
         """
         self._check_started()
-        return await self._send(self.pack_batch(messages), queue, _by_key(key), timeout_ms)
+        return await self._send(self.pack_batch(messages), queue, by_key(key), timeout_ms)
 
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, key: str | None = None
@@ -243,7 +243,7 @@ class Producer(Client):
             message.check_no_priority("a message for a queue of the sender's choice")
         packed = self.pack(message)
         try:
-            chosen = queue or await self._choose(packed.topic, _by_key(key) or _by_lite_topic(message), None)
+            chosen = queue or await self._choose(packed.topic, by_key(key) or _by_lite_topic(message), None)
             address = await self.session.leader(chosen)
             connection = await self.session.connections.get(address)
         except BaseException as error:
@@ -537,7 +537,8 @@ def _broker_of(recall_handle: str) -> str:
     return words[2]
 
 
-def _by_key(key: str | None) -> Selector | None:
+def by_key(key: str | None) -> Selector | None:
+    """What picks always the same queue for the same key; None without a key."""
     if key is None:
         return None
     number = key_hash(key)

@@ -30,7 +30,7 @@ from perseid.client.errors import ClientError, InvalidMessage, ServerRefused
 from perseid.client.lifecycle import call, is_async
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
 from perseid.client.options import PRODUCER_DEFAULTS, ProducerOptions
-from perseid.client.producer import Packed, Producer
+from perseid.client.producer import Packed, Producer, by_key
 from perseid.client.session import Session
 from perseid.client.tls import ClientTls
 from perseid.wire import ids, record
@@ -140,25 +140,38 @@ class TransactionProducer(Producer):
     # ---- sending ----
 
     async def send_in_transaction(
-        self, message: Message, local: Local, *, queue: MessageQueue | None = None, timeout_ms: int | None = None
+        self,
+        message: Message,
+        local: Local,
+        *,
+        queue: MessageQueue | None = None,
+        key: str | None = None,
+        timeout_ms: int | None = None,
     ) -> TransactionResult:
         """Store a half, run `local` with its result, and tell the broker what `local` said.
+
+        `queue` and `key` choose the queue of the message as in `Producer.send`.
 
         A half that is stored less safely than the mode promises (`half.status`) is rolled back, and `local` does not
         run. An exception of `local` is raised here; the half stays open then, and the broker asks.
         """
-        half = await self.begin(message, queue=queue, timeout_ms=timeout_ms)
+        half = await self.begin(message, queue=queue, key=key, timeout_ms=timeout_ms)
         if half.status is not SendStatus.SEND_OK:
             return await self.end(half, TransactionState.ROLLBACK, timeout_ms=timeout_ms)
         state = await self._run(local, half)
         return await self.end(half, state, timeout_ms=timeout_ms)
 
     async def begin(
-        self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        key: str | None = None,
+        timeout_ms: int | None = None,
     ) -> SendResult:
-        """Store a half, for `end`. Its message can't be delayed."""
+        """Store a half, for `end`. Its message can't be delayed. `queue` and `key` as in `Producer.send`."""
         self._check_started()
-        return (await self._send(self.pack_half(message), queue, None, timeout_ms))[0]
+        return (await self._send(self.pack_half(message), queue, by_key(key), timeout_ms))[0]
 
     async def end(
         self, half: SendResult, state: TransactionState, *, timeout_ms: int | None = None

@@ -1,0 +1,1 @@
+"""A small shop: orders, stock, payments. One package of an application that uses Perseid."""
