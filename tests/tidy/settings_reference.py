@@ -34,6 +34,7 @@ perseid broker -c broker.conf
 
 Settings of RocketMQ that stop the start here, or have no effect:
 [what works, and what is refused](../compatibility.md#settings).
+What is read from the environment: [environment variables](environment.md).
 """
 HEAD = ("| key | default | unit | takes | at run time | effect |", "|---|---|---|---|---|---|")
 _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
