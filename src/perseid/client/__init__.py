@@ -3,6 +3,10 @@
     async with Producer("host:9876") as producer:
         await producer.send(Message("orders", b"…", tag="new", keys=["4711"]))
 
+    async with Consumer("host:9876", "billing", {"orders": "new || paid"}) as consumer:
+        async for message in consumer:
+            await charge(message.body)
+
     async with PushConsumer("host:9876", "billing", {"orders": "new || paid"}, handle):
         await asyncio.Event().wait()
 
@@ -44,6 +48,7 @@ from perseid.client.pull import PullConsumer
 from perseid.client.pulling import PullResult, PullStatus
 from perseid.client.routes import TopicRoute
 from perseid.client.session import Session
+from perseid.client.stream import Consumer
 from perseid.client.subscription import Sql
 from perseid.client.tls import ClientTls
 from perseid.client.tracing import Tracer
@@ -61,6 +66,7 @@ __all__ = [
     "ConnectFailed",
     "ConnectionLost",
     "ConsumeMode",
+    "Consumer",
     "Consuming",
     "Credentials",
     "FlowLimits",

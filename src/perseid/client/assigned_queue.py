@@ -66,6 +66,7 @@ class AssignedQueue:
     def let_go(self) -> None:
         """Pull and hand out nothing more; what runs may finish, but moves no offset."""
         self.process_queue.dropped = True
+        self._consumer.queue_changed(self)
         self.wind_down()
 
     async def drop(self) -> bool:
@@ -102,6 +103,7 @@ class AssignedQueue:
         """The broker has just said that the lock is ours."""
         self.lock_until = asyncio.get_running_loop().time() + LOCK_LIVES_MS / 1000
         self.work.set()
+        self._consumer.queue_changed(self)
 
     # ---- progress ----
 

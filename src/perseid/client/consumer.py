@@ -270,14 +270,22 @@ class PushConsumer(Client):
     @contextmanager
     def busy(self) -> Iterator[None]:
         """Around the work on one message: `stop()` waits for its end."""
-        self._running += 1
-        self._idle.clear()
+        self._count(1)
         try:
             yield
         finally:
-            self._running -= 1
-            if not self._running:
-                self._idle.set()
+            self._count(-1)
+
+    def _count(self, change: int) -> None:
+        """More or fewer messages are being handled."""
+        self._running += change
+        if self._running:
+            self._idle.clear()
+        else:
+            self._idle.set()
+
+    def queue_changed(self, assigned: AssignedQueue) -> None:
+        """A queue was dropped, or its lock was confirmed."""
 
     async def _try_later(self, assigned: AssignedQueue, message: ReceivedMessage, failure: RetryLater) -> None:
         if await self.retries.give_back(message, failure.delay_level, self.max_times_concurrent):

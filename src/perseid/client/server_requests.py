@@ -96,7 +96,8 @@ async def _consume_directly(consumers: dict[str, Any], connection: Connection, c
         return
     message = ReceivedMessage(record.decode(command.body), header.broker_name or "")
     began = time.monotonic()
-    failure = await consumer.handle(message)
+    with consumer.busy():
+        failure = await consumer.handle(message)
     result = bodies.ConsumeMessageDirectlyResult(
         order=consumer.mode.is_ordered,
         consume_result="CR_SUCCESS" if failure is None else "CR_LATER",
