@@ -15,7 +15,8 @@ from perseid.sim.disk import SimDisk
 from perseid.sim.driver import NodeDriver
 from perseid.sim.net import Network
 from perseid.sim.scheduler import US_PER_MS, Scheduler
-from perseid.testing.virtual import SMALL_STORE, _Client
+from perseid.testing.machines import SMALL_STORE
+from perseid.testing.virtual import _Client
 from perseid.wire.bodies import TopicConfigAndQueueMapping, TopicStatsTable
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.command import Command
@@ -137,7 +138,7 @@ class Cluster(Statics):
                 return Broker(config, store, disk, random)
 
             self._node(name, config.address, build)
-        self._clients = {name: _Client(self.scheduler, self.network) for name in (*self.at, "namesrv")}
+        self._clients = {name: _Client(self.scheduler.run, self.network) for name in (*self.at, "namesrv")}
         self.at["namesrv"] = NAMESRV
         self.advance(1_000)
 

@@ -126,7 +126,7 @@ class Assignment:
 
     async def persist(self) -> None:
         """Commit the offsets of all assigned queues, and of those that are being given up."""
-        await self._commit(self.queues.keys() | self._leaving.keys())
+        await self._commit([*self.queues, *self._leaving])
 
     async def _commit_moved(self) -> None:
         """Commit the offsets that are others than what was last committed."""

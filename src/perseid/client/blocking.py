@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from perseid.client.admin import Admin, Cluster, QueueLag, QueueStats, SlaveStatus
-from perseid.client.errors import NotStarted
+from perseid.client.errors import ClientError, NotStarted
 from perseid.client.lite import LiteConsumer
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
 from perseid.client.pop import INVISIBLE_MS, WAIT_MS, PopConsumer, PoppedMessage
@@ -24,6 +24,7 @@ from perseid.client.pull import PullConsumer
 from perseid.client.pulling import PullResult
 from perseid.client.routes import TopicRoute
 from perseid.client.session import Session
+from perseid.client.surroundings import here
 from perseid.client.tls import ClientTls
 from perseid.client.transactions import TransactionProducer, TransactionResult, TransactionState
 from perseid.security.credentials import Credentials
@@ -40,6 +41,8 @@ class LoopThread:
     """An event loop in a daemon thread; `run()` waits for a coroutine's result."""
 
     def __init__(self, name: str) -> None:
+        if here().simulated:
+            raise ClientError(f"{name}: blocking clients wait in real time; in virtual time use the asyncio ones")
         self._loop = new_event_loop()
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)

@@ -33,8 +33,9 @@ from perseid.client.offsets import default_folder
 from perseid.client.options import PUSH_DEFAULTS, ConsumeMode, PushOptions
 from perseid.client.pulling import Puller
 from perseid.client.retry import Retries
-from perseid.client.session import Session, now_ms
+from perseid.client.session import Session
 from perseid.client.subscription import ALL, Sql, Subscription
+from perseid.client.surroundings import now_ms
 from perseid.wire.bodies import ConsumerData
 from perseid.wire.names import RETRY_PREFIX
 

@@ -10,7 +10,6 @@ Requests that only the active controller answers are sent to it: `addresses` may
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from perseid.client.connection import Connections, Header
 from perseid.client.credentials import credentials_here
 from perseid.client.errors import ClientError, ConnectFailed, ConnectionLost, RequestTimeout, ServerRefused
 from perseid.client.lifecycle import Client
+from perseid.client.surroundings import now_ms
 from perseid.client.tls import ClientTls
 from perseid.security.credentials import Credentials
 from perseid.wire import fastjson
@@ -203,7 +203,7 @@ class ControllerClient(Client):
         """Make a replica that is alive and in sync the master; `ServerRefused` when it can't be."""
         request = ElectMasterRequest(
             cluster_name=cluster, broker_name=broker_name, broker_id=broker_id, designate_elect=True,
-            invoke_time=time.time_ns() // 1_000_000,
+            invoke_time=now_ms(),
         )  # fmt: skip
         allowed = frozenset({ResponseCode.CONTROLLER_MASTER_STILL_EXIST})
         answer = await self._at_active(RequestCode.CONTROLLER_ELECT_MASTER, request, allowed=allowed)
@@ -223,7 +223,7 @@ class ControllerClient(Client):
         request = CleanBrokerDataRequest(
             cluster_name=cluster, broker_name=broker_name, is_clean_living_broker=living,
             broker_controller_ids_to_clean=";".join(map(str, ids)) or None,
-            invoke_time=time.time_ns() // 1_000_000,
+            invoke_time=now_ms(),
         )  # fmt: skip
         await self._at_active(RequestCode.CLEAN_BROKER_DATA, request)
 
@@ -252,7 +252,8 @@ class ControllerClient(Client):
         self, code: int, header: Header = None, body: bytes = b"", *, allowed: frozenset[int] = frozenset()
     ) -> Command:
         """The answer of the active controller: a success, or one with a code that is `allowed`."""
-        deadline = time.monotonic() + self._timeout_ms / 1000
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + self._timeout_ms / 1000
         last = "none of them names one"
         while True:
             address = self._active or await self.find_active()
@@ -268,7 +269,7 @@ class ControllerClient(Client):
                         raise ServerRefused(answer.code, answer.remark, address)
                     last = f"{address} is not active"
                 self._active = None
-            if time.monotonic() > deadline:
+            if clock() > deadline:
                 raise NoController(
                     f"no controller is active ({', '.join(self.addresses)}): {last}; are more than half of them up?"
                 )

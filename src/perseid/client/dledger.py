@@ -11,7 +11,6 @@ fell, or no quorum answered in time) it ends with `OutcomeUnknown`: it may be in
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
@@ -149,7 +148,8 @@ class DLedgerClient:
 
     async def leader(self, *, timeout_ms: int = TIMEOUT_MS) -> str:
         """The member that says that it leads; NoLeader when none does in time."""
-        deadline = time.monotonic() + timeout_ms / 1000
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + timeout_ms / 1000
         while True:
             for name in self.members:
                 try:
@@ -159,7 +159,7 @@ class DLedgerClient:
                 if answer.leader_id == name:
                     self._leader = name
                     return name
-            if time.monotonic() > deadline:
+            if clock() > deadline:
                 raise NoLeader(f"no member of {self.group} leads; asked: {', '.join(self.members.values())}")
             await asyncio.sleep(PAUSE_S)
 
@@ -193,9 +193,10 @@ class DLedgerClient:
 
     async def _at_leader(self, code: int, request: Message, kind: type[M], timeout_ms: int, *, once: bool) -> M:
         """Ask whoever leads until it succeeds. `once`: not again when it may have happened."""
-        deadline = time.monotonic() + timeout_ms / 1000
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + timeout_ms / 1000
         while True:
-            left_ms = max(1, int(1000 * (deadline - time.monotonic())))
+            left_ms = max(1, int(1000 * (deadline - clock())))
             name = self._leader or await self.leader(timeout_ms=left_ms)
             try:
                 answer = await self._ask(name, code, request, kind)
@@ -213,7 +214,7 @@ class DLedgerClient:
                         raise OutcomeUnknown(f"{name} answered {_name(answer.code)}")
                     raise ServerRefused(answer.code, _name(answer.code), self.members[name])
                 self._leader = None
-            if time.monotonic() > deadline:
+            if clock() > deadline:
                 raise NoLeader(f"no leader of {self.group} has taken it within {timeout_ms} ms")
             await asyncio.sleep(PAUSE_S)
 

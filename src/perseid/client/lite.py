@@ -27,7 +27,8 @@ from perseid.client.connection import Connection
 from perseid.client.errors import ClientError, ServerRefused
 from perseid.client.options import POP_DEFAULTS, PopOptions
 from perseid.client.pop import INVISIBLE_MS, PopConsumer, PoppedMessage
-from perseid.client.session import Handler, Session, now_ms
+from perseid.client.session import Handler, Session
+from perseid.client.surroundings import now_ms
 from perseid.wire import lite
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import Command

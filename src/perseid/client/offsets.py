@@ -13,6 +13,7 @@ from typing import Protocol
 from perseid.client.errors import ClientError
 from perseid.client.model import MessageQueue
 from perseid.client.pulling import Offsets
+from perseid.client.surroundings import here
 
 log = logging.getLogger("perseid.client")
 
@@ -49,7 +50,7 @@ class BrokerOffsets:
 
 def default_folder() -> Path:
     """Where broadcasting consumers keep their offsets unless told otherwise: `~/.perseid/offsets`."""
-    return Path.home() / ".perseid" / "offsets"
+    return here().home() / "offsets"
 
 
 class FileOffsets:

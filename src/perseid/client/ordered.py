@@ -45,7 +45,8 @@ from perseid.client.lifecycle import Client
 from perseid.client.model import MAX_PROPERTIES_BYTES, Message, MessageQueue, SendResult, key_hash
 from perseid.client.options import ORDERED_PRODUCER_DEFAULTS, OrderedProducerOptions, ProducerOptions
 from perseid.client.producer import RETRY_CODES, STORED_CODES, Packed, Producer, check_properties, note_answer
-from perseid.client.session import Session, now_ms
+from perseid.client.session import Session
+from perseid.client.surroundings import now_ms
 from perseid.client.tls import ClientTls
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command

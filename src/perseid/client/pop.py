@@ -24,8 +24,9 @@ from perseid.client.hooks import EXCEPTION, SUCCESS, Consuming, Hooks
 from perseid.client.lifecycle import Client
 from perseid.client.model import ReceivedMessage
 from perseid.client.options import POP_DEFAULTS, PopOptions
-from perseid.client.session import Session, now_ms
+from perseid.client.session import Session
 from perseid.client.subscription import ALL, Sql, Subscription
+from perseid.client.surroundings import now_ms
 from perseid.wire import pop, record
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command
@@ -289,7 +290,7 @@ class PopConsumer(Client):
     ) -> None:
         """Receive for ever, and let `handle` have each message, `concurrency` at a time: acknowledged when it returns;
         when it raises, the message comes again. Ends when it is cancelled."""
-        busy: set[asyncio.Task[None]] = set()
+        busy: dict[asyncio.Task[None], None] = {}
         try:
             while True:
                 while len(busy) >= concurrency:
@@ -302,10 +303,10 @@ class PopConsumer(Client):
                     continue
                 for message in messages:
                     task = asyncio.ensure_future(self._handle(handle, message))
-                    busy.add(task)
-                    task.add_done_callback(busy.discard)
+                    busy[task] = None
+                    task.add_done_callback(busy.pop)
         finally:
-            for task in busy:
+            for task in list(busy):
                 task.cancel()
             await asyncio.gather(*busy, return_exceptions=True)
 

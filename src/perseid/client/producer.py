@@ -39,7 +39,8 @@ from perseid.client.model import (
 from perseid.client.options import PRODUCER_DEFAULTS, ProducerOptions
 from perseid.client.request_reply import REPLY_TIMEOUT_MS, REQUEST_TIMEOUT_MS
 from perseid.client.routes import TopicRoute
-from perseid.client.session import Session, now_ms
+from perseid.client.session import Session
+from perseid.client.surroundings import now_ms
 from perseid.client.tls import ClientTls
 from perseid.wire import batch, compression, lite_sharding
 from perseid.wire.bodies import ConsumerData

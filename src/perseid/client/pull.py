@@ -21,8 +21,9 @@ from perseid.client.lifecycle import Client
 from perseid.client.model import MessageQueue, ReceivedMessage
 from perseid.client.options import PULL_DEFAULTS, PullOptions
 from perseid.client.pulling import READ_BATCH, Offsets, Puller, PullResult, PullStatus
-from perseid.client.session import Session, now_ms
+from perseid.client.session import Session
 from perseid.client.subscription import ALL, Sql, Subscription
+from perseid.client.surroundings import now_ms
 from perseid.client.tls import ClientTls
 from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import RequestCode, ResponseCode

@@ -290,8 +290,8 @@ class Offsets:
             except PerseidError as error:
                 done[queue] = error
 
-        firsts = set({(queue.topic, queue.broker_name): queue for queue in offsets}.values())
-        for part in (firsts, offsets.keys() - firsts):
+        firsts = dict.fromkeys({(queue.topic, queue.broker_name): queue for queue in offsets}.values())
+        for part in (firsts, [queue for queue in offsets if queue not in firsts]):
             await asyncio.gather(*map(save, part))
         return done
 

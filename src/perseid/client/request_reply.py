@@ -21,7 +21,8 @@ from perseid.base.errors import PerseidError
 from perseid.client.connection import Connection
 from perseid.client.errors import ClientError, InvalidMessage, NoReply, NoRoute
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult
-from perseid.client.session import Session, now_ms
+from perseid.client.session import Session
+from perseid.client.surroundings import now_ms
 from perseid.wire import properties as props
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command

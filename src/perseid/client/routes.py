@@ -220,7 +220,7 @@ class Routes:
 
     async def refresh_all(self) -> None:
         """One round of the 30 s poll."""
-        for topic in self._known.keys() | self.watched:
+        for topic in sorted(self._known.keys() | self.watched):
             try:
                 await self.fetch(topic)
             except NoRoute as error:

@@ -9,11 +9,8 @@ It is started by its first user and ended by its last. For a cluster that authen
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
-import os
 import socket
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
 from typing import Any, Protocol, TypeVar
@@ -24,6 +21,7 @@ from perseid.client.credentials import credentials_here
 from perseid.client.errors import ClientError, ConnectFailed, NoRoute, NotStarted
 from perseid.client.model import MessageQueue
 from perseid.client.routes import MISSING_INTERVAL_MS, POLL_INTERVAL_MS, NameServers, Routes
+from perseid.client.surroundings import here
 from perseid.client.tls import ClientTls
 from perseid.security.credentials import Credentials
 from perseid.wire.bodies import MASTER_ID, ConsumerData, HeartbeatData, ProducerData
@@ -36,7 +34,6 @@ log = logging.getLogger("perseid.client")
 
 HEARTBEAT_INTERVAL_MS = 30_000
 MIN_HEARTBEAT_INTERVAL_MS = 1000
-_counter = itertools.count(time.time_ns() & 0xFFFFFFFF)
 T = TypeVar("T")
 
 
@@ -51,16 +48,6 @@ class Member(Protocol):
 Handler = Callable[[Connection, Command], Awaitable[None] | None]
 
 
-def own_ip() -> str:
-    """The address that this machine would use towards others; no packet is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-            return str(probe.getsockname()[0])
-        except OSError:
-            return "127.0.0.1"
-
-
 class Session:
     """The connections and the identity of one client process (or of one part of it)."""
 
@@ -72,12 +59,12 @@ class Session:
         credentials: Credentials | None = None,
         tls: ClientTls | None = None,
     ) -> None:
-        seed = next(_counter)
+        place = here()
+        seed, ip, pid = place.seed(), place.ip(), place.pid()
         self.random = Random(seed)
-        ip = own_ip()
-        self.client_id = client_id or f"{ip}@{os.getpid()}#{time.time_ns()}{seed & 0xFFF}"
+        self.client_id = client_id or f"{ip}@{pid}#{place.wall_ns()}{seed & 0xFFF}"
         self.unique_ids = UniqueIds(
-            socket.inet_aton(ip), os.getpid(), salt=self.random.getrandbits(32), counter=self.random.getrandbits(16)
+            socket.inet_aton(ip), pid, salt=self.random.getrandbits(32), counter=self.random.getrandbits(16)
         )
         self.handlers: dict[int, Handler] = {}
         self.members: list[Member] = []
@@ -95,7 +82,8 @@ class Session:
         self._beat_at = -1e9
         self._users = 0
         self._loops: list[asyncio.Task[None]] = []
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        """In the order in which they were made: they are cancelled in it."""
 
     # ---- lifecycle ----
 
@@ -134,7 +122,7 @@ class Session:
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """A task that ends with the session; what it raises is logged."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._task_done)
         return task
 
@@ -244,11 +232,6 @@ class Session:
             connection.reply(command, ResponseCode.SYSTEM_ERROR, remark=str(error))
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s ended: %r", task.get_name(), error, exc_info=error)
-
-
-def now_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000

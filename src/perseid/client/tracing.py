@@ -20,7 +20,8 @@ from perseid.client.hooks import EXCEPTION, SUCCESS, Consuming, Hook, Sending
 from perseid.client.model import Message, SendStatus
 from perseid.client.options import ProducerOptions
 from perseid.client.producer import Producer
-from perseid.client.session import Session, now_ms
+from perseid.client.session import Session
+from perseid.client.surroundings import now_ms
 from perseid.wire import properties as props
 from perseid.wire import trace
 from perseid.wire.names import TRACE_TOPIC

@@ -151,6 +151,8 @@ class Network:
         """Machines that refuse new connections though they listen (their backlog is full)."""
         self.shut: set[str] = set()
         """Addresses that nobody reaches, whose machines can be reached otherwise: what is cut off is a port."""
+        self.delays_us: dict[str, int] = {}
+        """Machine → so much longer takes what it sends and gets."""
         self.tls: Secured | None = None
         self.tap: Callable[[End, bytes], None] | None = None
         """Sees all bytes as they are written, before they are on their way."""
@@ -428,6 +430,8 @@ class Network:
     def _send(self, other: End, piece: bytes | Fin) -> None:
         if other.open:
             arrives_us = self.scheduler.now_us + self._latency()
+            if self.delays_us:
+                arrives_us += sum(self.delays_us.get(end.owner.name, 0) for end in (other, other.other))
             if arrives_us > other.arrives_us:
                 other.arrives_us = arrives_us
             self.scheduler.at(other.arrives_us, self._arrive, other, other.other, piece)

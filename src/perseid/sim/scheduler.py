@@ -92,6 +92,7 @@ class Scheduler:
         self.now_us = 0
         self.trace = Trace()
         self.actions = 0
+        self.max_actions = MAX_ACTIONS
         self.pace = self.stream("pace").choice(PACES)
         """So many times slower than they could are the clients of this run."""
         self.slow: float = 1
@@ -152,8 +153,8 @@ class Scheduler:
                 continue
             self.now_us = at
             self.actions += 1
-            if self.actions > MAX_ACTIONS:
-                raise Livelock(f"more than {MAX_ACTIONS} actions by {at / US_PER_S:.3f} s of virtual time")
+            if self.actions > self.max_actions:
+                raise Livelock(f"more than {self.max_actions} actions by {at / US_PER_S:.3f} s of virtual time")
             function(*arguments)
             if done is not None and done():
                 return True

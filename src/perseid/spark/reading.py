@@ -19,9 +19,9 @@ from perseid.client.blocking import BlockingPullConsumer
 from perseid.client.deduplicator import Counts, Deduplicator
 from perseid.client.errors import ClientError
 from perseid.client.model import MessageQueue
-from perseid.client.session import now_ms
 from perseid.client.stamps import placed, runs
 from perseid.client.subscription import Subscription
+from perseid.client.surroundings import now_ms
 from perseid.spark import decode, plan
 from perseid.spark.bounds import Patience, is_compacted
 from perseid.spark.options import SourceOptions

@@ -39,8 +39,9 @@ from perseid.client.model import MessageQueue
 from perseid.client.options import ProducerOptions
 from perseid.client.producer import RETRY_CODES, Packed, Producer
 from perseid.client.pulling import Offsets, Puller
-from perseid.client.session import Session, now_ms
+from perseid.client.session import Session
 from perseid.client.subscription import ALL, Subscription
+from perseid.client.surroundings import now_ms
 from perseid.spark.encode import BatchPartition, Layout
 from perseid.spark.retrying import transient, until
 from perseid.spark.sink_options import SinkError, SinkOptions

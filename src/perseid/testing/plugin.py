@@ -4,8 +4,17 @@
         with BlockingProducer(perseid_broker.namesrv) as producer:
             ...
 
-`perseid_broker` is a fresh broker for each test, `perseid_session_broker` one for the whole run,
-`perseid_virtual` a broker in virtual time: no sockets, no waiting, `advance(ms)` moves the clock.
+`perseid_broker` is a fresh broker for each test, `perseid_session_broker` one for the whole run; both on real sockets
+and in real time. `perseid_virtual` is a broker in virtual time, `perseid_virtual_cluster` a set of three: nothing
+waits, and faults come when the test orders them.
+
+    def test_orders(perseid_virtual):
+        async def main():
+            async with Producer(perseid_virtual.namesrv) as producer:
+                await producer.send(Message("orders", b"later", delay_ms=3_600_000))
+                await asyncio.sleep(3600)
+
+        perseid_virtual.run(main())
 """
 
 from __future__ import annotations
@@ -17,6 +26,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from perseid.testing.cluster import VirtualCluster
     from perseid.testing.embedded import EmbeddedBroker
     from perseid.testing.virtual import VirtualBroker
 
@@ -40,8 +50,19 @@ def perseid_session_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.fixture
-def perseid_virtual() -> VirtualBroker:
-    """A broker in virtual time, on a simulated disk."""
+def perseid_virtual() -> Iterator[VirtualBroker]:
+    """A broker in virtual time, on a simulated disk; the asyncio clients run on it in `perseid_virtual.run(main())`."""
     from perseid.testing.virtual import VirtualBroker
 
-    return VirtualBroker()
+    broker = VirtualBroker()
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def perseid_virtual_cluster() -> Iterator[VirtualCluster]:
+    """Three brokers and three controllers in virtual time: `kill("master")` is a failover."""
+    from perseid.testing.cluster import VirtualCluster
+
+    with VirtualCluster(replicas=3) as cluster:
+        yield cluster

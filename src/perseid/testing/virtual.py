@@ -17,22 +17,19 @@ real world; its disk forgets at a power cut what was not synced (`perseid.sim.di
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from random import Random
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any
 
 from perseid.base.errors import PerseidError, RequestRefused
-from perseid.base.machine import Buffer, Millis
+from perseid.base.machine import Buffer
 from perseid.broker.config import BrokerConfig
-from perseid.broker.node import Broker
-from perseid.nameserver.config import NameServerConfig
-from perseid.nameserver.node import NameServer
-from perseid.sim.disk import SimDisk
 from perseid.sim.driver import NodeDriver
 from perseid.sim.net import End, Network
-from perseid.sim.scheduler import US_PER_MS, Scheduler
 from perseid.store.config import StoreConfig
+from perseid.testing.cluster import VirtualCluster
+from perseid.testing.loop import CLIENT
+from perseid.testing.machines import BROKER, CLIENT_IP, SMALL_STORE
 from perseid.wire import properties as props
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_all, encode_request
@@ -45,7 +42,6 @@ from perseid.wire.names import AUTO_CREATE_TOPIC
 from perseid.wire.record import Record
 from perseid.wire.record import decode_all as decode_records
 
-BROKER_IP, NAMESRV_IP, CLIENT_IP = "10.0.0.1", "10.0.0.2", "10.0.0.3"
 TIMEOUT_MS = 30_000
 SUSPEND, SUBSCRIPTION = 2, 4
 PULL_ANSWERS = (
@@ -54,13 +50,7 @@ PULL_ANSWERS = (
     ResponseCode.PULL_RETRY_IMMEDIATELY,
     ResponseCode.PULL_OFFSET_MOVED,
 )
-
-SMALL_STORE = StoreConfig(
-    commit_log_file_bytes=1 << 20,
-    consume_queue_file_bytes=20 * 1_000,
-    max_hash_slot_num=1_000,
-    max_index_num=4_000,
-)
+STOP_S = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,84 +75,43 @@ class Pulled(list[Record]):
         self.max_offset = header.max_offset
 
 
-class VirtualBroker:
-    """A broker and its name server in virtual time, running from the first line on, and one client of theirs."""
+class VirtualBroker(VirtualCluster):
+    """A broker and its name server in virtual time, running from the first line on.
 
-    def __init__(self, *, broker: BrokerConfig | None = None, store: StoreConfig = SMALL_STORE, seed: int = 0) -> None:
-        self.scheduler = Scheduler(seed)
-        self.network = Network(self.scheduler, lambda what: None)
-        config = broker or BrokerConfig(broker_name="virtual")
-        namesrv_address = f"{NAMESRV_IP}:9876"
-        self.config = replace(config, broker_ip1=BROKER_IP, namesrv_addr=namesrv_address)
+    Takes the asyncio clients (`run`), and has a small client of its own for plain tests: `send`, `pull`, `commit`.
+    """
 
-        def build_broker(disk: SimDisk, random: Random) -> Broker:
-            return Broker(self.config, store, disk, random)
-
-        def build_namesrv(disk: SimDisk, random: Random) -> NameServer:
-            return NameServer(NameServerConfig(), disk)
-
-        self.broker = self._node("broker", BROKER_IP, build_broker, self.config.listen_port)
-        self.namesrv = self._node("namesrv", NAMESRV_IP, build_namesrv, 9876)
-        self._client = _Client(self.scheduler, self.network)
-        self.start()
-
-    def _node(
-        self, name: str, ip: str, build: Callable[[SimDisk, Random], Broker | NameServer], port: int
-    ) -> NodeDriver:
-        return NodeDriver(name, ip, self.scheduler, self.network, build, {"main": port}, lambda what: None)
-
-    def __enter__(self) -> Self:
-        return self
+    def __init__(self, *, broker: BrokerConfig = BROKER, store: StoreConfig = SMALL_STORE, seed: int = 0) -> None:
+        super().__init__(seed=seed, broker=broker, store=store)
+        self._client = _Client(self.loop.play, self.network)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None and self.broker.machine is not None:
+        if error is None and self.running:
             self.stop()
+        super().__exit__(kind, error, trace)
 
-    # ---- life and time ----
+    # ---- life ----
 
     @property
-    def now(self) -> Millis:
-        """The broker's clock."""
-        return self.broker.now
+    def broker(self) -> NodeDriver:
+        """The broker's machine."""
+        return self.machines.brokers[0]
 
     @property
     def running(self) -> bool:
+        """Whether the broker's process lives."""
         return self.broker.machine is not None
-
-    def start(self) -> None:
-        """Start what does not run; PerseidError when the broker does not come up."""
-        for node in (self.namesrv, self.broker):
-            if node.machine is None:
-                node.start()
-        if not self.running:
-            raise PerseidError("\n".join(["the broker did not start", *self.story("broker")[-5:]]))
-        self.advance(10)
 
     def stop(self) -> None:
         """Stop the broker cleanly."""
-        self.broker.shut_down()
-        if not self.scheduler.run(self._in(TIMEOUT_MS), lambda: not self.running):
-            raise PerseidError("\n".join(["the broker did not stop", *self.story("broker")[-5:]]))
+        self.shut_down("broker-1")
+        self.until(lambda: not self.running, within_s=STOP_S)
 
     def crash(self) -> None:
         """Kill the broker's process: its memory is lost, what it wrote is not."""
-        self.broker.crash()
-        self._client.hang_up()
-
-    def cut_power(self) -> None:
-        """The broker's machine goes off: what was not synced may be lost, torn or garbage."""
-        self.broker.cut_power()
-        self._client.hang_up()
-
-    def advance(self, ms: int) -> None:
-        """Let time pass."""
-        self.scheduler.run(self._in(ms))
-
-    def story(self, *words: str) -> list[str]:
-        """What happened, line by line; only lines with one of `words`, when there are some."""
-        return self.scheduler.trace.story(*words)
+        self.kill("broker-1")
 
     # ---- requests ----
 
@@ -263,15 +212,19 @@ class VirtualBroker:
         timeout_ms: int = TIMEOUT_MS,
     ) -> Command:
         """Any request, and its answer. PerseidError when there is none within `timeout_ms` of virtual time."""
-        reply = self._client.call(self.config.address, code, header, body, self._in(timeout_ms))
+        address = f"{self.broker.ip}:{self.broker.listeners['main']}"
+        reply = self._client.call(address, code, header, body, self._in(timeout_ms))
         if reply is None:
             raise PerseidError(f"no answer to request {code} within {timeout_ms} ms of virtual time")
         return reply
 
     # ---- inside ----
 
-    def _in(self, ms: int) -> int:
-        return self.scheduler.now_us + ms * US_PER_MS
+    def _down(self, name: str, do: Callable[[Any], object]) -> str:
+        try:
+            return super()._down(name, do)
+        finally:
+            self._client.hang_up()
 
     def _succeed(
         self,
@@ -290,10 +243,11 @@ class VirtualBroker:
 class _Client:
     """One call at a time, over a connection that is dialled when it is needed."""
 
-    name = "client"
+    name = CLIENT
 
-    def __init__(self, scheduler: Scheduler, network: Network) -> None:
-        self._scheduler = scheduler
+    def __init__(self, play: Callable[[int, Callable[[], bool]], bool], network: Network) -> None:
+        """`play(until_us, over)` lets time pass."""
+        self._play = play
         self._network = network
         network.machines[CLIENT_IP] = self.name
         self._end: End | None = None
@@ -312,7 +266,7 @@ class _Client:
             self._network.dial(self, CLIENT_IP, address)
         else:
             self._network.write(self._end, self._frame)
-        self._scheduler.run(deadline_us, lambda: self._reply is not None or self._lost)
+        self._play(deadline_us, lambda: self._reply is not None or self._lost)
         return self._reply
 
     def opened(self, end: End, listener: str, dialled: str) -> None:

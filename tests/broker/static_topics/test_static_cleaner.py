@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from broker.static_cluster import TOPIC, Cluster
 from perseid.broker.static_topics.cleaner import INTERVAL_MS
-from perseid.testing.virtual import SMALL_STORE
+from perseid.testing.machines import SMALL_STORE
 from perseid.wire.codes import ResponseCode
 
 ALWAYS = replace(SMALL_STORE, delete_when=";".join(f"{hour:02}" for hour in range(24)))
