@@ -153,7 +153,7 @@ def test_when_giving_back_fails_the_message_is_sent_to_the_retry_topic() -> None
                 server.address, "g", {"t": "*"}, inbox, from_where="first", options=PushOptions(max_reconsume_times=5)
             ) as push:
                 await server.until(lambda: server.headers and len(inbox.messages) >= 2)
-                assert push.stats.sent_back <= 1
+                assert push.metrics.sent_back <= 1
             header = server.headers[0]
             values = properties.decode(header.properties)
             assert (header.topic, header.reconsume_times, header.max_reconsume_times) == ("%RETRY%g", 1, 5)
@@ -234,7 +234,7 @@ def test_pulling_pauses_while_too_much_waits() -> None:
             async with PushConsumer(
                 server.address, "g", {"t": "*"}, inbox, from_where="first", options=options
             ) as push:
-                await server.until(lambda: push.stats.flow_controlled)
+                await server.until(lambda: push.metrics.flow_controlled)
                 process_queue = next(h.process_queue for q, h in push.assignment.queues.items() if q.topic == "t")
                 assert len(process_queue.messages) == 64, "two pulls of 32: the second one went over 40"
                 inbox.gate.set()
@@ -252,7 +252,7 @@ def test_handlers_run_at_the_same_time_up_to_the_limit() -> None:
             async with PushConsumer(
                 server.address, "g", {"t": "*"}, inbox, from_where="first", options=options
             ) as push:
-                await server.until(lambda: push.stats.pulled == 20)
+                await server.until(lambda: push.metrics.pulled == 20)
                 assert len(inbox.started) == 3
                 inbox.gate.set()
                 await inbox.until(20)

@@ -56,8 +56,8 @@ def test_messages_are_batched_by_queue_and_stay_in_order() -> None:
             for i in range(50):
                 stored = server.bodies("t", key_hash(f"key{i}") % 4)
                 assert body(i) in stored, "the queue is that of the key's hash"
-            assert producer.stats.acknowledged == producer.stats.accepted == 2000
-            assert producer.stats.batches < 200
+            assert producer.metrics.sent == 2000
+            assert producer.metrics.batches < 200
             assert producer.unacknowledged == 0
 
     run(test())
@@ -95,8 +95,8 @@ def test_trouble_never_reorders(trouble: Script) -> None:
                     await producer.session.heartbeat()
             await producer.flush()
             assert sorted(in_order(server)) == [body(i) for i in range(3000)]
-            assert producer.stats.retries >= 1
-            assert producer.stats.outages >= 1
+            assert producer.metrics.retried >= 1
+            assert producer.metrics.outages >= 1
 
     run(test())
 
@@ -140,8 +140,8 @@ def test_a_broker_that_is_away_for_a_while_is_waited_for() -> None:
             await server.start()
             await producer.flush()
             assert sorted(in_order(server)) == [body(i) for i in range(1500)]
-            assert producer.stats.outages == 1
-            assert producer.stats.longest_outage_ms == producer.stats.outage_ms
+            assert producer.metrics.outages == 1
+            assert producer.metrics.longest_outage_ms == producer.metrics.outage_ms
 
     run(test())
 
@@ -149,7 +149,7 @@ def test_a_broker_that_is_away_for_a_while_is_waited_for() -> None:
 async def wait_for_retries(producer: OrderedProducer, count: int) -> None:
     """Let the loop turn until so many retries happened (each takes a few milliseconds)."""
     again = asyncio.Event()
-    while producer.stats.retries < count:
+    while producer.metrics.retried < count:
         again.clear()
         asyncio.get_running_loop().call_later(0.001, again.set)
         await again.wait()
@@ -173,7 +173,7 @@ def test_after_the_deadline_the_queue_fails_as_a_whole_and_others_go_on() -> Non
             assert {type(r) for r in results} == {SendFailed}
             assert "not acknowledged within 60 ms" in str(results[0])
             assert [r.queue_offset for r in await asyncio.gather(*good)] == [0, 1, 2]
-            assert producer.stats.failed == 3
+            assert producer.metrics.failed == 3
 
     run(test())
 
@@ -310,7 +310,7 @@ def test_a_failing_queue_is_tried_as_soon_as_the_route_names_another_master(monk
             async with OrderedProducer(first) as producer:
                 await producer.put(Message("t", b"one"), "k")
                 await producer.flush()
-                assert producer.stats.retries == 1
+                assert producer.metrics.retried == 1
             assert other.bodies("t") == [b"one"] and not names.bodies("t")
             names.address = first
 

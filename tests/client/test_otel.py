@@ -25,6 +25,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from perseid.base.errors import PerseidError
 from perseid.client import (
     ConsumeMode,
+    Consumer,
     InvalidMessage,
     Message,
     OrderedProducer,
@@ -279,6 +280,32 @@ def test_a_popped_message_is_handled_in_its_trace(perseid_broker: EmbeddedBroker
         assert parent_of(span) in sends and its(span)["perseid.message.reconsume_times"] >= 1
         ends[its(span).get("error.type")] = span.status.status_code
     assert ends == {None: StatusCode.UNSET, "KeyError": StatusCode.ERROR}
+
+
+def test_a_loop_over_a_consumer_works_in_the_trace_of_each_message(
+    perseid_broker: EmbeddedBroker, recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    namesrv = perseid_broker.namesrv
+
+    async def test() -> None:
+        async with Producer(namesrv, options=ProducerOptions(hooks=[recorder.hook()])) as producer:
+            await producer.send(Message("t", b"1"))
+            await producer.send(Message("t", b"2"))
+            options, seen = PushOptions(hooks=[recorder.hook()]), 0
+            async with Consumer(namesrv, "g", {"t": "*"}, from_where="first", options=options) as consumer:
+                async for message in consumer:
+                    await producer.send(Message("next", message.body))
+                    seen += 1
+                    if seen == 2:
+                        break
+                assert consumer.metrics.succeeded == consumer.metrics.latency.count == 1
+            assert not trace.get_current_span().get_span_context().is_valid
+
+    run(test())
+    finished, left = recorder.spans("process t")
+    assert [parent_of(span) for span in recorder.spans("send next")] == [context_of(finished), context_of(left)]
+    assert "error.type" not in its(finished) and left.status.status_code is StatusCode.ERROR
+    assert not caplog.records, "a context is given back by the task that took it"
 
 
 def test_failures_say_why(recorder: Recorder) -> None:

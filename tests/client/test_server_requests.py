@@ -61,7 +61,7 @@ def test_offsets_are_told() -> None:
         async with filled(3, 1) as server:
             inbox = Inbox(server)
             async with PushConsumer(server.address, "g", {"t": "*"}, inbox, from_where="first") as push:
-                await server.until(lambda: push.stats.succeeded == 3)
+                await server.until(lambda: push.metrics.succeeded == 3)
                 header = GetConsumerStatusRequest(topic="t", group="g")
                 server.ask_clients(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header, oneway=False)
                 await server.until(lambda: server.answers)

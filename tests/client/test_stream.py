@@ -57,7 +57,7 @@ def test_a_message_is_done_when_the_loop_asks_for_the_next_one() -> None:
             assert sorted(seen) == [b"%03d" % n for n in range(50)]
             await messages.stop()
             assert {k[2]: v for k, v in server.committed.items() if k[1] == "t"} == {0: 25, 1: 25}
-            assert messages.stats.succeeded == 50 and server.sent_back == []
+            assert messages.metrics.succeeded == 50 and server.sent_back == []
 
     run(test())
 
@@ -87,7 +87,7 @@ def test_a_message_whose_exception_leaves_the_loop_comes_again_later() -> None:
                             raise ZeroDivisionError
             assert [back.offset for back in server.sent_back] == [2000]
             assert server.committed["g", "t", 0] == 2, "the retry queue has it"
-            assert messages.stats.failed == 1
+            assert messages.metrics.failed == 1
 
     run(test())
 

@@ -110,10 +110,10 @@ async def _send_lines(namesrv: str, messages: Iterator[Message], order_key: str 
             for number, message in enumerate(messages):
                 await producer.put(message, order_key if order_key is not None else str(number))
                 if number % 512 == 0:
-                    progress.update(bar, completed=producer.stats.acknowledged)
+                    progress.update(bar, completed=producer.metrics.sent)
             await producer.flush()
-            progress.update(bar, completed=producer.stats.acknowledged)
-            return producer.stats.acknowledged
+            progress.update(bar, completed=producer.metrics.sent)
+            return producer.metrics.sent
 
 
 def _lines(file: Path | None) -> Iterator[bytes]:

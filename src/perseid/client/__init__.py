@@ -31,6 +31,7 @@ from perseid.client.errors import (
 )
 from perseid.client.hooks import Consuming, Hook, Outgoing, Receiving, SendCall, Sending
 from perseid.client.lite import Begin, LiteConsumer
+from perseid.client.metrics import ConsumerMetrics, Latency, ProducerMetrics
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
 from perseid.client.options import (
     ConsumeMode,
@@ -41,7 +42,7 @@ from perseid.client.options import (
     PullOptions,
     PushOptions,
 )
-from perseid.client.ordered import OrderedProducer, OrderedStats
+from perseid.client.ordered import OrderedProducer
 from perseid.client.pop import PopConsumer, PoppedMessage
 from perseid.client.producer import Producer
 from perseid.client.pull import PullConsumer
@@ -67,11 +68,13 @@ __all__ = [
     "ConnectionLost",
     "ConsumeMode",
     "Consumer",
+    "ConsumerMetrics",
     "Consuming",
     "Credentials",
     "FlowLimits",
     "Hook",
     "InvalidMessage",
+    "Latency",
     "LiteConsumer",
     "Message",
     "MessageQueue",
@@ -80,12 +83,12 @@ __all__ = [
     "NotStarted",
     "OrderedProducer",
     "OrderedProducerOptions",
-    "OrderedStats",
     "Outgoing",
     "PopConsumer",
     "PopOptions",
     "PoppedMessage",
     "Producer",
+    "ProducerMetrics",
     "ProducerOptions",
     "PullConsumer",
     "PullOptions",

@@ -48,6 +48,8 @@ class AssignedQueue:
         self.work = asyncio.Event()
         self.lock_until = 0.0
         self.winding_down = False
+        self._end_offset = 0
+        """Where the queue ended at the last pull."""
         self.last_pull_ms = 0
         self.last_done_ms = 0
         self._consumer = consumer
@@ -116,6 +118,11 @@ class AssignedQueue:
         self._consumer.offsets[self.queue] = self.process_queue.commit_offset
         self.room.set()
 
+    @property
+    def lag(self) -> int:
+        """Offsets between what is done and where the queue ended at the last pull."""
+        return max(0, self._end_offset - self.process_queue.commit_offset)
+
     # ---- pulling ----
 
     async def _read(self) -> None:
@@ -123,7 +130,7 @@ class AssignedQueue:
         while not process_queue.dropped:
             await consumer.resumed.wait()
             if process_queue.full(consumer.options.limits, ordered=consumer.mode.is_ordered):
-                consumer.stats.flow_controlled += 1
+                consumer.counts.flow_controlled += 1
                 self.room.clear()
                 await self.room.wait()
                 continue
@@ -168,8 +175,11 @@ class AssignedQueue:
             log.warning("%s: offset %d is not there; on to %d", self.queue, wanted, result.next_offset)
             consumer.assignment.restart(self, result.next_offset)
             return ERROR_PAUSE_MS
+        held_bytes = process_queue.bytes
         fresh = process_queue.add(messages, result.next_offset)
-        consumer.stats.pulled += len(fresh)
+        self._end_offset = result.max_offset
+        consumer.counts.pulled += len(fresh)
+        consumer.counts.pulled_bytes += process_queue.bytes - held_bytes
         if not process_queue.messages:
             consumer.offsets[self.queue] = process_queue.commit_offset
         elif consumer.mode.is_ordered:

@@ -193,6 +193,7 @@ class Assignment:
             for queue in fresh:
                 settled &= await self._take(queue)
             if away or fresh:
+                self._consumer.counts.rebalances += 1
                 log.info("group %s: %s: %d queues are assigned now", self._group, topic, len(share))
         return settled
 

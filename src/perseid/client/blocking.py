@@ -17,6 +17,7 @@ from typing import Any, Generic, Self, TypeVar
 from perseid.client.admin import Admin, Cluster, QueueLag, QueueStats, SlaveStatus
 from perseid.client.errors import ClientError, NotStarted
 from perseid.client.lite import LiteConsumer
+from perseid.client.metrics import ConsumerMetrics, ProducerMetrics
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
 from perseid.client.pop import INVISIBLE_MS, WAIT_MS, PopConsumer, PoppedMessage
 from perseid.client.producer import Producer
@@ -162,6 +163,11 @@ class BlockingProducer(Blocking[Producer]):
 
     _make: Callable[..., Producer] = Producer
 
+    @property
+    def metrics(self) -> ProducerMetrics:
+        """As `Producer.metrics`."""
+        return self._running[1].metrics
+
     def send(self, message: Message, **options: Any) -> SendResult:
         """As `Producer.send`."""
         thread, client = self._running
@@ -236,6 +242,11 @@ class BlockingPopConsumer(Blocking[PopConsumer]):
 
     _make: Callable[..., PopConsumer] = PopConsumer
 
+    @property
+    def metrics(self) -> ConsumerMetrics:
+        """As `PopConsumer.metrics`."""
+        return self._running[1].metrics
+
     def receive(self, max_messages: int = 32, timeout_ms: int = WAIT_MS) -> list[PoppedMessage]:
         """As `PopConsumer.receive`."""
         thread, client = self._running
@@ -283,6 +294,11 @@ class BlockingPullConsumer(Blocking[PullConsumer]):
     """`PullConsumer` without asyncio; takes the same arguments."""
 
     _make = PullConsumer
+
+    @property
+    def metrics(self) -> ConsumerMetrics:
+        """As `PullConsumer.metrics`."""
+        return self._running[1].metrics
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """As `PullConsumer.queues`."""

@@ -260,6 +260,11 @@ class Connections:
         self._dialling: dict[str, asyncio.Task[Connection]] = {}
         self._closed = False
 
+    @property
+    def count(self) -> int:
+        """Connections that are open."""
+        return len(self._open)
+
     def ready(self, address: str) -> Connection | None:
         """The open connection to an address, if there is one."""
         return self._open.get(address)

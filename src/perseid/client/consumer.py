@@ -20,7 +20,6 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from perseid.client import server_requests
 from perseid.client.assigned_queue import AssignedQueue, Handler
@@ -28,6 +27,7 @@ from perseid.client.assignment import Assignment
 from perseid.client.errors import ClientError
 from perseid.client.hooks import EXCEPTION, FAILED, SUCCESS, TIME_OUT, Consuming, Hooks
 from perseid.client.lifecycle import Client, call, is_async
+from perseid.client.metrics import ConsumerMetrics
 from perseid.client.model import MessageQueue, ReceivedMessage
 from perseid.client.offsets import default_folder
 from perseid.client.options import PUSH_DEFAULTS, ConsumeMode, PushOptions
@@ -60,17 +60,6 @@ class RetryLater(Exception):
         self.after_ms = after_ms
 
 
-@dataclass(slots=True)
-class ConsumerStats:
-    """Counts of messages since the start."""
-
-    pulled: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    sent_back: int = 0
-    flow_controlled: int = 0
-
-
 class PushConsumer(Client):
     """Calls `handler` for each message: `async with PushConsumer("host:9876", "my-group", {"orders": "*"}, handle): …`.
 
@@ -101,7 +90,8 @@ class PushConsumer(Client):
         self.max_times_ordered = times if times >= 0 else MAX_TIMES_ORDERED
         self.handler = handler
         self._hooks = Hooks(options.hooks)
-        self.stats = ConsumerStats()
+        self.counts = ConsumerMetrics()
+        """Counted into by the parts of this consumer; `metrics` is a copy."""
         self.started_ms = now_ms()
         self.now = now_ms
         self.from_where = from_where
@@ -190,6 +180,18 @@ class PushConsumer(Client):
         """The queues that are ours now, sorted."""
         return sorted(self.assignment.queues)
 
+    @property
+    def metrics(self) -> ConsumerMetrics:
+        """What this consumer has counted until now, in a copy."""
+        assigned = self.assignment.queues.values()
+        held = sum(len(one.process_queue.messages) for one in assigned)
+        return self.counts.snapshot(
+            in_flight=self._running,
+            buffered=max(0, held - self._running),
+            lag=sum(one.lag for one in assigned),
+            connections=self.session.connections.count,
+        )
+
     # ---- for the session's heartbeats ----
 
     def producer_group(self) -> str | None:
@@ -211,9 +213,17 @@ class PushConsumer(Client):
 
     async def handle(self, message: ReceivedMessage) -> RetryLater | None:
         """Call the handler; None when it went well."""
-        if not self._hooks:
-            return (await self._outcome(message))[1]
-        consuming = Consuming(self.group, message, now_ms(), self.mode.is_broadcast)
+        started = now_ms()
+        if self._hooks:
+            failure = await self._told_outcome(message, started)
+        else:
+            failure = (await self._outcome(message))[1]
+        self.counts.latency.record(now_ms() - started)
+        return failure
+
+    async def _told_outcome(self, message: ReceivedMessage, started_ms: int) -> RetryLater | None:
+        """Why the message comes again, if it does; the hooks are told of the call."""
+        consuming = Consuming(self.group, message, started_ms, self.mode.is_broadcast)
         self._hooks.before_consume(consuming)
         try:
             consuming.outcome, failure = await self._outcome(message)
@@ -230,18 +240,18 @@ class PushConsumer(Client):
                 result = await call(self.handler, message, self._threads)
         except RetryLater as later:
             log.info("%r again later: %s", message, later)
-            self.stats.failed += 1
+            self.counts.failed += 1
             return FAILED, later
         except Exception as error:  # a handler may raise anything; the message is tried again
             log.exception("the handler of group %s failed with %r", self.group, message)
-            self.stats.failed += 1
+            self.counts.failed += 1
             failure = RetryLater(repr(error))
             failure.__cause__ = error
             return TIME_OUT if limit.expired() else EXCEPTION, failure
         if result is False:
-            self.stats.failed += 1
+            self.counts.failed += 1
             return FAILED, RetryLater("the handler returned False")
-        self.stats.succeeded += 1
+        self.counts.succeeded += 1
         return SUCCESS, None
 
     async def give_up(self, message: ReceivedMessage) -> bool:
@@ -290,7 +300,7 @@ class PushConsumer(Client):
 
     async def _try_later(self, assigned: AssignedQueue, message: ReceivedMessage, failure: RetryLater) -> None:
         if await self.retries.give_back(message, failure.delay_level, self.max_times_concurrent):
-            self.stats.sent_back += 1
+            self.counts.sent_back += 1
             assigned.done(message)
             return
         message.reconsume_times += 1

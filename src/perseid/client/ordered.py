@@ -26,7 +26,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import NamedTuple
@@ -42,6 +41,7 @@ from perseid.client.errors import (
 )
 from perseid.client.hooks import SendCall, Sending
 from perseid.client.lifecycle import Client
+from perseid.client.metrics import ProducerMetrics
 from perseid.client.model import MAX_PROPERTIES_BYTES, Message, MessageQueue, SendResult, key_hash
 from perseid.client.options import ORDERED_PRODUCER_DEFAULTS, OrderedProducerOptions, ProducerOptions
 from perseid.client.producer import RETRY_CODES, STORED_CODES, Packed, Producer, check_properties, note_answer
@@ -63,21 +63,6 @@ _ITEM_BYTES = 64
 """Counted for each message beside its body and properties."""
 
 
-@dataclass(slots=True)
-class OrderedStats:
-    """Counts since the start; times in milliseconds."""
-
-    accepted: int = 0
-    acknowledged: int = 0
-    failed: int = 0
-    batches: int = 0
-    retries: int = 0
-    outages: int = 0
-    outage_ms: int = 0
-    """Time during which at least one sender waited for its broker; of outages that are over."""
-    longest_outage_ms: int = 0
-
-
 class _Entry(NamedTuple):
     """One message, encoded."""
 
@@ -97,6 +82,7 @@ class _QueueSender:
 
     __slots__ = (
         "attempts", "deadline", "entries", "failing_since", "in_flight", "packed", "planned", "queue", "retry", "tried",
+        "tried_ms",
     )  # fmt: skip
 
     def __init__(self, queue: MessageQueue) -> None:
@@ -111,6 +97,8 @@ class _QueueSender:
         self.retry: asyncio.TimerHandle | None = None
         self.tried: str | None = None
         """The address of the last attempt."""
+        self.tried_ms = 0
+        """When that was."""
 
 
 class _Topic:
@@ -147,7 +135,7 @@ class OrderedProducer(Client):
         self.session = self._producer.session
         self.hooks = self._producer.hooks
         self.group = group
-        self.stats = OrderedStats()
+        self._counts = ProducerMetrics()
         self.options = options
         self._max_batch_bytes = min(options.max_batch_bytes, options.max_body_bytes)
         self._topics: dict[str, _Topic] = {}
@@ -228,6 +216,17 @@ class OrderedProducer(Client):
         """Messages taken but not acknowledged yet."""
         return self._unacknowledged
 
+    @property
+    def metrics(self) -> ProducerMetrics:
+        """What this producer has counted until now, in a copy."""
+        senders = [sender for topic in self._topics.values() for sender in topic.senders or ()]
+        in_flight = sum(len(sender.in_flight) for sender in senders)
+        return self._counts.snapshot(
+            in_flight=in_flight,
+            buffered=self._unacknowledged - in_flight,
+            connections=self.session.connections.count,
+        )
+
     # ---- taking messages in ----
 
     @property
@@ -268,7 +267,6 @@ class OrderedProducer(Client):
         if call is not None:
             call.ids = (unique_key,)
         number = key_hash(key)
-        self.stats.accepted += 1
         self._unacknowledged += 1
         self._unacknowledged_bytes += size
         self._empty.clear()
@@ -304,7 +302,7 @@ class OrderedProducer(Client):
                 del self._topics[name]
                 self._fail([entry for _, entry in topic.waiting], failure)
                 return
-            self.stats.retries += 1
+            self._counts.retried += 1
             await asyncio.sleep(pause_ms / 1000)
             pause_ms = min(pause_ms * 2, RETRY_MAX_MS)
         topic.senders = [_QueueSender(queue) for queue in queues]
@@ -338,7 +336,7 @@ class OrderedProducer(Client):
             sender.packed.calls = [entry.call for entry in chosen if entry.call is not None]
         sender.attempts = 0
         sender.deadline = self._loop.time() + self.options.deadline_ms / 1000
-        self.stats.batches += 1
+        self._counts.batches += 1
         self._attempt(sender)
 
     def _pack(self, topic: str, entries: list[_Entry]) -> Packed:
@@ -365,8 +363,9 @@ class OrderedProducer(Client):
         header = packed.header(self.group, sender.queue, self.options.default_queues)
         timeout_ms = min(self.options.timeout_ms, max(1, int((sender.deadline - self._loop.time()) * 1000)))
         answered = partial(self._answered, sender, packed)
+        sender.tried_ms = now_ms()
         if self.hooks.hear_of_attempts:
-            sending = self._producer.begin_attempt(packed, sender.queue, connection.address, now_ms())
+            sending = self._producer.begin_attempt(packed, sender.queue, connection.address, sender.tried_ms)
             answered = partial(self._tell_then_answered, sending, sender, packed)
         connection.request(packed.code, header, packed.body, timeout_ms, answered)
 
@@ -422,7 +421,10 @@ class OrderedProducer(Client):
                     self.hooks.end_call(entry.call, [result])
         sender.in_flight = []
         sender.packed = None
-        self.stats.acknowledged += len(entries)
+        counts = self._counts
+        counts.sent += len(entries)
+        counts.sent_bytes += len(packed.body)
+        counts.latency.record(now_ms() - sender.tried_ms)
         if sender.failing_since is not None:
             self._recovered(sender)
         self._settle(entries)
@@ -438,7 +440,7 @@ class OrderedProducer(Client):
             sender.failing_since = now_ms()
             self._failing += 1
             if self._failing == 1:
-                self.stats.outages += 1
+                self._counts.outages += 1
                 self._outage_began = sender.failing_since
                 log.warning("%s: %s; trying again for up to %d ms", sender.queue, error, self.options.deadline_ms)
         for_good = isinstance(error, ServerRefused) and error.code not in RETRY_CODES
@@ -449,7 +451,7 @@ class OrderedProducer(Client):
             failure.__cause__ = error
             self._fail_sender(sender, failure)
             return
-        self.stats.retries += 1
+        self._counts.retried += 1
         sender.retry = loop.call_later(pause_ms / 1000, self._attempt, sender)
         topic = self._topics.get(sender.queue.topic)
         if topic is not None and not topic.following:
@@ -477,8 +479,8 @@ class OrderedProducer(Client):
         self._failing -= 1
         if self._failing == 0:
             took = now_ms() - self._outage_began
-            self.stats.outage_ms += took
-            self.stats.longest_outage_ms = max(self.stats.longest_outage_ms, took)
+            self._counts.outage_ms += took
+            self._counts.longest_outage_ms = max(self._counts.longest_outage_ms, took)
             log.info("%s: back after %d ms", sender.queue, took)
 
     def _fail_sender(self, sender: _QueueSender, error: SendFailed) -> None:
@@ -501,7 +503,7 @@ class OrderedProducer(Client):
                 entry.future.set_exception(error)
             if entry.call is not None:
                 self.hooks.end_call(entry.call, error=error)
-        self.stats.failed += len(entries)
+        self._counts.failed += len(entries)
         self._settle(entries)
 
     def _settle(self, entries: list[_Entry]) -> None:

@@ -225,7 +225,8 @@ class OpenTelemetry(Hook):
         state: _Process | None = consuming.notes.pop(self._note, None)
         if state is None:
             return
-        otel_context.detach(state.token)
+        if trace.get_current_span() is state.span:  # not where a loop over a `Consumer` was left, or came too late
+            otel_context.detach(state.token)
         took_s = asyncio.get_running_loop().time() - state.began
         attributes = _BASE | {
             "messaging.operation.name": "process",

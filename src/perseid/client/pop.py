@@ -22,6 +22,7 @@ from perseid.base.errors import PerseidError, RequestRefused
 from perseid.client.errors import ClientError, ConnectionLost, NoRoute, ServerRefused
 from perseid.client.hooks import EXCEPTION, SUCCESS, Consuming, Hooks
 from perseid.client.lifecycle import Client
+from perseid.client.metrics import ConsumerMetrics
 from perseid.client.model import ReceivedMessage
 from perseid.client.options import POP_DEFAULTS, PopOptions
 from perseid.client.session import Session
@@ -100,6 +101,7 @@ class PopConsumer(Client):
         self._init_mode = 0 if from_where == "first" else 1
         self.options = options
         self._hooks = Hooks(options.hooks)
+        self._counts = ConsumerMetrics()
         self._pops: dict[str, asyncio.Task[list[PoppedMessage] | ClientError]] = {}
         """By broker: pops that are under way."""
         self._started = False
@@ -127,6 +129,12 @@ class PopConsumer(Client):
             self._pops.clear()
             await self._hooks.stop()
             await self.session.stop()
+
+    @property
+    def metrics(self) -> ConsumerMetrics:
+        """What this consumer has counted until now, in a copy."""
+        now = self._counts.in_flight
+        return self._counts.snapshot(in_flight=now, buffered=0, lag=0, connections=self.session.connections.count)
 
     # ---- receiving ----
 
@@ -167,6 +175,8 @@ class PopConsumer(Client):
             if not found and len(brokers) == 1:
                 raise error
             log.warning("pop of %s: %s", self.topic, error)
+        self._counts.pulled += len(found)
+        self._counts.pulled_bytes += sum(message.record.size for message in found)
         return found
 
     async def _brokers(self) -> list[str]:
@@ -243,6 +253,7 @@ class PopConsumer(Client):
         )  # fmt: skip
         address = await self.session.broker(message.queue.broker_name, self.topic)
         await self.session.connections.ask(address, RequestCode.ACK_MESSAGE, header)
+        self._counts.acknowledged += 1
 
     async def ack_all(self, messages: Iterable[PoppedMessage]) -> None:
         """The messages are consumed: one request for each broker."""
@@ -261,6 +272,7 @@ class PopConsumer(Client):
             address = await self.session.broker(broker, self.topic)
             body = pop.batch_ack_body(broker, acks)
             await self.session.connections.ask(address, RequestCode.BATCH_ACK_MESSAGE, None, body)
+            self._counts.acknowledged += sum(map(len, batches.values()))
 
     async def change_invisible(self, message: PoppedMessage, invisible_ms: int) -> PoppedMessage:
         """The message is ours until `invisible_ms` from now on, under the new handle that comes back. ServerRefused
@@ -311,19 +323,25 @@ class PopConsumer(Client):
             await asyncio.gather(*busy, return_exceptions=True)
 
     async def _handle(self, handle: Callable[[PoppedMessage], Awaitable[None]], message: PoppedMessage) -> None:
-        consuming = Consuming(self.group, message, now_ms())
+        started, counts = now_ms(), self._counts
+        consuming = Consuming(self.group, message, started)
         self._hooks.before_consume(consuming)
+        counts.in_flight += 1
         try:
             await handle(message)
             consuming.outcome = SUCCESS
+            counts.succeeded += 1
         except Exception as error:  # a handler may raise anything; the message comes again
             log.exception("the handler of %s failed: message %s comes again", self.topic, message.msg_id)
             consuming.outcome, consuming.error = EXCEPTION, error
+            counts.failed += 1
             return
         except BaseException as error:
             consuming.error = error
             raise
         finally:
+            counts.in_flight -= 1
+            counts.latency.record(now_ms() - started)
             self._hooks.after_consume(consuming)
         try:
             await self.ack(message)

@@ -27,6 +27,7 @@ from perseid.client.errors import (
 from perseid.client.hooks import Hooks, SendCall, Sending
 from perseid.client.latency import QueueChooser
 from perseid.client.lifecycle import Client
+from perseid.client.metrics import ProducerMetrics
 from perseid.client.model import (
     MAX_PROPERTIES_BYTES,
     Message,
@@ -157,6 +158,7 @@ class Producer(Client):
             self.session.random.randrange(1 << 16), avoid_slow_brokers=options.avoid_slow_brokers
         )
         self.hooks = Hooks(options.hooks)
+        self._counts = ProducerMetrics()
         self._started = False
         self._greeted: set[str] = set()
 
@@ -190,6 +192,14 @@ class Producer(Client):
     def consumer_data(self) -> ConsumerData | None:
         """For the session's heartbeats."""
         return None
+
+    @property
+    def metrics(self) -> ProducerMetrics:
+        """What this producer has counted until now, in a copy."""
+        counts = self._counts
+        return counts.snapshot(
+            in_flight=counts.in_flight, buffered=counts.buffered, connections=self.session.connections.count
+        )
 
     # ---- sending ----
 
@@ -248,8 +258,10 @@ class Producer(Client):
             address = await self.session.leader(chosen)
             connection = await self.session.connections.get(address)
         except BaseException as error:
+            self._counts.failed += 1
             self.end_calls(packed, error=error)
             raise
+        self._counts.oneway += 1
         sending = self.begin_attempt(packed, chosen, address, now_ms()) if self.hooks.hear_of_attempts else None
         connection.oneway(packed.code, packed.header(self.group, chosen, self.options.default_queues), packed.body)
         if sending is not None:
@@ -408,14 +420,14 @@ class Producer(Client):
     async def _send(
         self, packed: Packed, queue: MessageQueue | None, selector: Selector | None, timeout_ms: int | None
     ) -> list[SendResult]:
-        if not packed.calls:
-            return await self._send_by_attempts(packed, queue, selector, timeout_ms)
         try:
             results = await self._send_by_attempts(packed, queue, selector, timeout_ms)
         except BaseException as error:
+            self._counts.failed += len(packed.ids)
             self.end_calls(packed, error=error)
             raise
-        self.end_calls(packed, results)
+        if packed.calls:
+            self.end_calls(packed, results)
         return results
 
     async def _send_by_attempts(
@@ -438,6 +450,8 @@ class Producer(Client):
                 break
             chosen = queue or await self._choose(packed.topic, selector, failed)
             home = self.session.routes.home(chosen)
+            if tried:
+                self._counts.retried += 1
             tried.append(home)
             try:
                 results = await self.attempt(packed, chosen, left_ms)
@@ -465,8 +479,9 @@ class Producer(Client):
 
     async def attempt(self, packed: Packed, queue: MessageQueue, timeout_ms: int) -> list[SendResult]:
         """One send to one queue: its results, or what went wrong."""
-        started = now_ms()
+        started, counts = now_ms(), self._counts
         failed = True
+        counts.in_flight += len(packed.ids)
         sending: Sending | None = None
         address = ""
         try:
@@ -479,8 +494,8 @@ class Producer(Client):
             answer = await self.session.connections.call(address, packed.code, header, packed.body, timeout_ms)
             if answer.code not in STORED_CODES:
                 raise ServerRefused(answer.code, answer.remark, address)
-            failed = False
             results = packed.result(answer, queue)
+            failed = False
             if sending is not None:
                 note_answer(sending, results, answer)
             return results
@@ -492,6 +507,11 @@ class Producer(Client):
             raise
         finally:
             now = now_ms()
+            counts.in_flight -= len(packed.ids)
+            if not failed:
+                counts.sent += len(packed.ids)
+                counts.sent_bytes += len(packed.body)
+                counts.latency.record(now - started)
             self._chooser.report(self.session.routes.home(queue), now - started, now, failed=failed)
             if sending is not None:
                 self.hooks.after_send(sending)

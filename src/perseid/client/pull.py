@@ -18,6 +18,7 @@ from perseid.client.deduplicator import Deduplicator
 from perseid.client.errors import ClientError, NoRoute, ServerRefused
 from perseid.client.hooks import Hooks
 from perseid.client.lifecycle import Client
+from perseid.client.metrics import ConsumerMetrics
 from perseid.client.model import MessageQueue, ReceivedMessage
 from perseid.client.options import PULL_DEFAULTS, PullOptions
 from perseid.client.pulling import READ_BATCH, Offsets, Puller, PullResult, PullStatus
@@ -43,6 +44,8 @@ class _Assigned:
         self.deduplicator: Deduplicator | None = None
         self.next_fetch: int | None = None
         self.position: int | None = None
+        self.end_offset = 0
+        """Where the queue ended at the last pull."""
         self.ready: deque[ReceivedMessage] = deque()
         self.ready_bytes = 0
         self.room = asyncio.Event()
@@ -82,6 +85,7 @@ class PullConsumer(Client):
         self._from_first = from_where == "first"
         self.options = options
         self._hooks = Hooks(options.hooks)
+        self._counts = ConsumerMetrics()
         self._puller = Puller(self.session, group)
         self._offsets = Offsets(self.session)
         self._subscriptions: dict[str, Subscription] = {}
@@ -209,6 +213,7 @@ class PullConsumer(Client):
         except ClientError as error:
             self._hooks.receive_failed(self.group, queue.topic, started, error)
             raise
+        self._count(result.messages)
         self._hooks.received(self.group, result.messages, started)
         return result
 
@@ -229,6 +234,7 @@ class PullConsumer(Client):
             async for found in lists:
                 wanted = await self._puller.fresh(repeats, queue, found, subscription) if repeats is not None else found
                 if wanted:
+                    self._count(wanted)
                     self._hooks.received(self.group, wanted, started)
                     yield wanted
                     started = now_ms()
@@ -284,7 +290,25 @@ class PullConsumer(Client):
             if assigned.position is not None:
                 await self._offsets.commit(self.group, assigned.queue, assigned.position)
 
+    @property
+    def metrics(self) -> ConsumerMetrics:
+        """What this consumer has counted until now, in a copy."""
+        assigned = self._assigned.values()
+        return self._counts.snapshot(
+            in_flight=0,
+            buffered=sum(len(one.ready) for one in assigned),
+            lag=sum(max(0, one.end_offset - one.position) for one in assigned if one.position is not None),
+            connections=self.session.connections.count,
+        )
+
     # ---- inside ----
+
+    def _count(self, messages: list[ReceivedMessage]) -> int:
+        """Count what was pulled; its bytes."""
+        size = sum(message.record.size for message in messages)
+        self._counts.pulled += len(messages)
+        self._counts.pulled_bytes += size
+        return size
 
     def _of(self, queue: MessageQueue) -> _Assigned:
         assigned = self._assigned.get(queue)
@@ -373,10 +397,11 @@ class PullConsumer(Client):
                 log.warning("%s: reading goes on in %d ms: %s", queue, ERROR_PAUSE_MS, error)
                 await asyncio.sleep(ERROR_PAUSE_MS / 1000)
                 continue
-            assigned.next_fetch = result.next_offset
+            assigned.next_fetch, assigned.end_offset = result.next_offset, result.max_offset
             if result.messages:
                 assigned.ready.extend(result.messages)
-                assigned.ready_bytes += sum(message.record.size for message in result.messages)
+                size = self._count(result.messages)
+                assigned.ready_bytes += size
                 self._arrived.set()
 
 

@@ -162,7 +162,7 @@ def running_info(consumer: PushConsumer) -> dict[str, Any]:
                 "consumeRT": 0.0,
                 "consumeOKTPS": 0.0,
                 "consumeFailedTPS": 0.0,
-                "consumeFailedMsgs": consumer.stats.failed,
+                "consumeFailedMsgs": consumer.counts.failed,
             }
             for topic in consumer.subscriptions
         },

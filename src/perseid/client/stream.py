@@ -42,13 +42,14 @@ log = logging.getLogger("perseid.client")
 class _Delivery:
     """A message on its way through a loop."""
 
-    __slots__ = ("consuming", "ended", "message", "owner", "timer")
+    __slots__ = ("consuming", "ended", "message", "owner", "taken_ms", "timer")
 
     def __init__(self, message: ReceivedMessage) -> None:
         self.message = message
         self.ended: asyncio.Future[RetryLater | None] = asyncio.get_running_loop().create_future()
         self.owner: Hashable = None
         """The task whose loop has taken it."""
+        self.taken_ms = 0
         self.consuming: Consuming | None = None
         self.timer: asyncio.TimerHandle | None = None
 
@@ -143,14 +144,14 @@ class Consumer(PushConsumer):
             return None
         self._withdraw(delivery)
         self._taken[owner] = delivery
-        delivery.owner = owner
+        delivery.owner, delivery.taken_ms = owner, self.now()
         if isinstance(owner, asyncio.Task):
             owner.add_done_callback(self.left)
         delivery.timer = asyncio.get_running_loop().call_later(
             self.options.consume_timeout_ms / 1000, self._late, delivery
         )
         if self._hooks:
-            delivery.consuming = Consuming(self.group, delivery.message, self.now(), self.mode.is_broadcast)
+            delivery.consuming = Consuming(self.group, delivery.message, delivery.taken_ms, self.mode.is_broadcast)
             self._hooks.before_consume(delivery.consuming)
         return delivery.message
 
@@ -225,10 +226,11 @@ class Consumer(PushConsumer):
     def _settle(self, delivery: _Delivery, outcome: str, failure: RetryLater | None) -> None:
         """A loop is through with a message; what follows from that is done by the task that offered it."""
         self._release(delivery)
+        self.counts.latency.record(self.now() - delivery.taken_ms)
         if failure is None:
-            self.stats.succeeded += 1
+            self.counts.succeeded += 1
         else:
-            self.stats.failed += 1
+            self.counts.failed += 1
         if delivery.consuming is not None:
             delivery.consuming.outcome = outcome
             delivery.consuming.error = (failure and failure.__cause__) or failure
