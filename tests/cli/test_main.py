@@ -25,15 +25,58 @@ def test_a_module_registers_the_commands_that_it_is_asked_for(module: str) -> No
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["brokr"], ["--version"]])
-def test_what_names_no_command_has_all(words: list[str]) -> None:
-    assert main.asked(words) == list(main.COMMANDS)
-    assert sorted(names(*main.asked(words))) == sorted(ALL)
+def test_what_names_no_command_needs_no_module(words: list[str]) -> None:
+    assert main.needed(words) == []
 
 
 @pytest.mark.parametrize("words", [["--credentials", "f"], ["--credentials=f"], ["--tls", "--ca", "f"]])
 def test_what_is_for_all_commands_stands_before_the_command(words: list[str]) -> None:
-    assert main.asked([*words, "topic", "list"]) == ["perseid.cli.topics"]
-    assert main.asked(words) == list(main.COMMANDS)
+    assert main.needed([*words, "topic", "list"]) == ["perseid.cli.topics"]
+    assert main.needed(words) == []
+
+
+def test_help_is_the_same_with_all_modules_and_with_none() -> None:
+    assert sorted(ALL) == sorted(get_command(main.with_names()).commands)  # type: ignore[attr-defined]
+    whole, names_alone = (CliRunner().invoke(app, ["--help"]) for app in (main.app, main.with_names()))
+    assert whole.exit_code == names_alone.exit_code == 0
+    assert sorted(whole.output.splitlines()) == sorted(names_alone.output.splitlines())
+    assert "perseid up --data DIR" in whole.output
+
+
+def imported(words: list[str], beginnings: tuple[str, ...]) -> str:
+    """The modules that a command line imports, of those that begin so."""
+    code = (
+        "import sys\nfrom perseid.cli import main\n"
+        f"main.run({words})\n"
+        f"print('imported', sorted(name for name in sys.modules if name.startswith({beginnings})))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout.splitlines()[-1].removeprefix("imported ")
+
+
+@pytest.mark.parametrize("words", [[], ["--version"], ["tpoic"]])
+def test_what_runs_no_command_imports_no_client_and_no_server(words: list[str]) -> None:
+    assert imported(words, ("perseid.client", "perseid.broker", "perseid.sim", "perseid.spark", "pyspark")) == "[]"
+
+
+def test_a_client_of_a_topic_imports_no_broker_and_no_simulator() -> None:
+    assert imported(["topic", "list", "-n", "127.0.0.1:1"], ("perseid.broker", "perseid.sim", "pyspark")) == "[]"
+
+
+MISTAKES = (
+    (["tpoic"], "perseid: No such command 'tpoic'. Did you mean 'topic'? Help: perseid --help"),
+    (["topic", "lst"], "perseid topic: No such command 'lst'. Did you mean 'list'? Help: perseid topic --help"),
+    (["send", "t", "--tga", "x"], "perseid send: No such option: --tga. Did you mean --tag? Help: perseid send --help"),
+    (["up"], "perseid up: Missing option '--data'; Help: perseid up --help"),
+)
+
+
+@pytest.mark.parametrize(("words", "told"), MISTAKES)
+def test_a_mistake_in_a_command_line_is_one_line_with_what_was_meant(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(words) == 2
+    assert capsys.readouterr() == ("", told + "\n")
 
 
 def test_a_command_signs_with_the_credentials_that_it_is_given(
@@ -63,12 +106,3 @@ def test_credentials_that_are_not_there_are_one_line(tmp_path: Path) -> None:
 def test_a_command_that_there_is_not_is_refused_by_the_whole() -> None:
     result = CliRunner().invoke(main.app, ["brokr"])
     assert result.exit_code == 2 and "No such command 'brokr'" in result.output
-
-
-def test_a_client_of_a_topic_imports_no_broker_and_no_simulator() -> None:
-    code = (
-        "import sys\nfrom perseid.cli import main\nmain.command_line(*main.asked(['topic', 'list']))\n"
-        "print([name for name in sys.modules if name.startswith(('perseid.broker', 'perseid.sim', 'pyspark'))])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "[]\n"

@@ -6,24 +6,46 @@ import os
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from perseid.base.errors import PerseidError
 
+UsageError: Any = typer.BadParameter.__base__
+"""The root of errors in a command line. Its module depends on typer's version."""
+FAILED = 1
 COMMANDS = {
-    "perseid.cli.servers": ("namesrv", "broker", "up", "dledger", "controller"),
-    "perseid.cli.messages": ("send", "consume"),
-    "perseid.cli.topics": ("topic",),
-    "perseid.cli.admin": ("admin",),
-    "perseid.cli.settings": ("settings",),
-    "perseid.cli.verify": ("verify",),
-    "perseid.cli.spark": ("spark",),
-    "perseid.cli.sim": ("sim",),
+    "perseid.cli.servers": {
+        "namesrv": "Run a name server until SIGTERM or Ctrl-C.",
+        "broker": "Run a broker, or several of one configuration, until SIGTERM or Ctrl-C.",
+        "up": "Run a name server and a broker in one process; prints one line when sends are accepted.",
+        "dledger": "Run a member of a Raft group, a log for others to append to, until SIGTERM or Ctrl-C.",
+        "controller": "Run a controller, a member of the group that elects the masters of broker sets, until SIGTERM"
+        " or Ctrl-C.",
+    },
+    "perseid.cli.messages": {
+        "send": "Send messages; exit code 0 means that brokers have stored all of them.",
+        "consume": "Print the messages of a topic, queue by queue in order; the end is what is there when it begins.",
+    },
+    "perseid.cli.topics": {"topic": "Create, delete and look at topics."},
+    "perseid.cli.admin": {"admin": "Look after topics, groups, messages and brokers."},
+    "perseid.cli.settings": {
+        "settings": "Say what settings do: default, unit, limits, and whether a running node follows a change.",
+    },
+    "perseid.cli.verify": {"verify": "Hold a cluster to its acknowledgements."},
+    "perseid.cli.spark": {"spark": "Jobs on Spark, over topics and store folders."},
+    "perseid.cli.sim": {
+        "sim": "Play brokers, controllers or Raft groups with their clients, in virtual time, under faults drawn from"
+        " seeds.",
+    },
 }
-"""Modules and the commands that each registers, in the order in which `perseid --help` shows them. A command
-imports its own module alone: that of the servers is most of what there is to import."""
+"""Modules and the commands that each registers, in the order in which `perseid --help` shows them, with the first line
+of each one's help. A command imports its own module alone; `--help` and a name that is no command import none."""
+FIRST_STEPS = (
+    "First steps: `perseid up --data DIR` runs a broker. In a second terminal, `perseid send hello 'a message'` and"
+    " `perseid consume hello`."
+)
 CREDENTIALS = "PERSEID_CREDENTIALS"
 WITH_VALUES = frozenset(("--credentials", "--ca", "--cert", "--key", "--server-name"))
 FLAGS = frozenset(("--tls", "--insecure"))
@@ -81,6 +103,7 @@ def command_line(*modules: str) -> typer.Typer:
     app = typer.Typer(
         name="perseid",
         help=options.__doc__,
+        epilog=FIRST_STEPS,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         add_completion=False,
@@ -92,12 +115,28 @@ def command_line(*modules: str) -> typer.Typer:
     return app
 
 
-def asked(words: list[str]) -> list[str]:
-    """The modules that these words of a command line need: one, or all, as for `--help` and what there is not."""
+def needed(words: list[str]) -> list[str]:
+    """The modules that these words of a command line need: that of the command which they name, or none."""
     while words and words[0].partition("=")[0] in WITH_VALUES | FLAGS:
         words = words[2 if words[0] in WITH_VALUES else 1 :]
     first = words[0] if words else ""
-    return [name for name, commands in COMMANDS.items() if first in commands] or [*COMMANDS]
+    return [name for name, commands in COMMANDS.items() if first in commands]
+
+
+def with_names(*modules: str) -> typer.Typer:
+    """The command with the commands of these modules, and the names of all others, for `--help` and suggestions."""
+    app = command_line()
+    for name, commands in COMMANDS.items():
+        if name in modules:
+            import_module(name).register(app)
+            continue
+        for command, text in commands.items():
+            app.command(command, help=text)(_not_imported)
+    return app
+
+
+def _not_imported() -> None:
+    raise AssertionError("a command whose module was not imported: `needed` reads other words than the parser")
 
 
 def __getattr__(name: str) -> typer.Typer:
@@ -109,13 +148,38 @@ def __getattr__(name: str) -> typer.Typer:
     return app
 
 
-def main() -> None:
-    """Run the command; an error that we foresaw is one line on stderr and exit code 1."""
+def run(words: list[str]) -> int:
+    """Run a command line to its end; the exit code. A mistake in it is one line on stderr, and 2."""
     try:
-        command_line(*asked(sys.argv[1:]))()
+        code = with_names(*needed(words))(words, standalone_mode=False, prog_name="perseid")
+    except UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # not exported; its text is the help
+            error.show()
+        else:
+            print(one_line(error), file=sys.stderr)
+        return int(error.exit_code)
+    except typer.Abort:
+        print("perseid: aborted", file=sys.stderr)
+        return FAILED
     except PerseidError as error:
         print(f"perseid: {error}", file=sys.stderr)
-        sys.exit(1)
+        return FAILED
+    return int(code or 0)
+
+
+def one_line(error: Any) -> str:
+    """What is wrong with a command line, and where the right words are."""
+    command = error.ctx.command_path if error.ctx is not None else "perseid"
+    text = " ".join(error.format_message().split()).rstrip(".")
+    possible = getattr(error, "possibilities", None)
+    if possible:
+        text = f"{error.message}. Did you mean {' or '.join(sorted(possible))}?"
+    return f"{command}: {text}{' ' if text.endswith('?') else '; '}Help: {command} --help"
+
+
+def main() -> None:
+    """Run the command; an error that we foresaw is one line on stderr and exit code 1."""
+    sys.exit(run(sys.argv[1:]))
 
 
 if __name__ == "__main__":
