@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tidy import settings_reference
+from tidy import settings_reference, spark_options
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = (ROOT / "docs" / "reference" / "environment.md").read_text()
@@ -23,6 +23,10 @@ def test_the_settings_are_what_the_options_say() -> None:
     assert settings_reference.DOCUMENT.read_text() == settings_reference.whole(), (
         f"write it anew: {settings_reference.COMMAND}"
     )
+
+
+def test_the_options_for_spark_are_what_the_sources_say() -> None:
+    assert spark_options.DOCUMENT.read_text() == spark_options.whole(), f"write it anew: {spark_options.COMMAND}"
 
 
 @cache

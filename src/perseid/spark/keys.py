@@ -14,8 +14,28 @@ from perseid.base.errors import ConfigError
 from perseid.client.credentials import read_credentials
 from perseid.client.tls import ClientTls
 from perseid.security.credentials import Credentials
+from perseid.spark.option import SparkOption
 
 FILE, ACCESS, SECRET = NAMES = ("credentialsFile", "accessKey", "secretKey")
+OPTIONS = (
+    SparkOption(
+        FILE,
+        "A file with the user that requests are signed as: two lines, `accessKey: NAME` and `secretKey: KEY`. It must "
+        "be on the driver and on all executors; each task reads it anew.",
+        "what `PERSEID_CREDENTIALS` names on each machine",
+    ),
+    SparkOption(
+        ACCESS,
+        "The user that requests are signed as, together with `secretKey` and instead of a file. Both go to executors "
+        "within tasks, and are in no plan, error or progress.",
+        "`PERSEID_ACCESS_KEY` of each machine",
+    ),
+    SparkOption(
+        SECRET,
+        "The key that goes with `accessKey`.",
+        "`PERSEID_SECRET_KEY` of each machine",
+    ),
+)
 
 
 class Link(TypedDict):

@@ -1,4 +1,4 @@
-"""The options of the source: Kafka's names, and those of the old rocketmq-spark as aliases (docs/spark.md lists them).
+"""The options of the source: Kafka's names, and those of the old rocketmq-spark as aliases.
 
 Nothing here asks a broker: what can be told wrong by looking at it is refused here, by the name people wrote.
 """
@@ -16,36 +16,174 @@ from perseid.client.subscription import ALL, Sql
 from perseid.client.tls import ClientTls
 from perseid.spark import keys, tls
 from perseid.spark.keys import OF_THE_ENVIRONMENT, Keys, Link
+from perseid.spark.option import SparkOption, aliases, names
 
 EARLIEST, LATEST = -2, -1
 
-ALIASES = {
-    "namesrv": "nameserver",
-    "kafka.bootstrap.servers": "nameserver",
-    "topic": "subscribe",
-    "subexpression": "tags",
-    "startingoffset": "startingoffsets",
-    "endingoffset": "endingoffsets",
-    "groupidprefix": "group",
-}
-NAMES = (
-    "nameserver", "subscribe", "subscribePattern", "assign", "tags", "sql", "startingOffsets", "endingOffsets",
-    "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
-    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "failOnDataLoss",
-    "includeHeaders", "includeBody", "pushDown", "dedupe", "commitOffsets", "deadlineMs", "group", "groupIdPrefix",
-    "namesrv", "topic", "subExpression", "kafka.bootstrap.servers", "startingOffset", "endingOffset", *keys.NAMES,
-    *tls.NAMES,
-)  # fmt: skip
+MAX_TRIGGER_DELAY_MS = 15 * 60_000
+"""Kafka's: how long minOffsetsPerTrigger may hold a batch back."""
+DEADLINE_MS = 120_000
+"""How long brokers that don't answer are borne."""
+NAME_SERVER = SparkOption(
+    "nameserver",
+    "The name servers.",
+    "needed",
+    "host:port;host:port",
+    ("namesrv", "kafka.bootstrap.servers"),
+)
+"""Of the sink too."""
+OPTIONS = (
+    NAME_SERVER,
+    SparkOption(
+        "subscribe",
+        "The topics to read, with commas between them. One of `subscribe`, `subscribePattern` and `assign` is needed.",
+        aliases=("topic",),
+    ),
+    SparkOption(
+        "subscribePattern",
+        "A regular expression for whole names of topics. Retry topics and dead letters match only where it has a `%`; "
+        "system topics never do. A stream also takes up topics that are created later.",
+    ),
+    SparkOption(
+        "assign",
+        "The queues to read.",
+        takes='JSON, {"topic": {"brokerName": [queueId]}}',
+    ),
+    SparkOption(
+        "tags",
+        "Only messages with these tags; brokers filter.",
+        "all",
+        "a || b",
+        aliases=("subExpression",),
+    ),
+    SparkOption(
+        "sql",
+        "Only messages whose properties match an SQL92 expression; brokers filter, with `enablePropertyFilter=true`. "
+        "Not together with `tags`: SQL knows the tag as `TAGS`.",
+    ),
+    SparkOption(
+        "startingOffsets",
+        "Where a read begins. Of a stream, only at its first start: afterwards the checkpoint says it.",
+        "batch: `earliest`, stream: `latest`",
+        'earliest, latest, or JSON, {"topic": {"brokerName:queueId": offset}}; -2 is earliest, -1 latest',
+        ("startingOffset",),
+    ),
+    SparkOption(
+        "endingOffsets",
+        "Where a batch ends. A stream has no end: `trigger(availableNow=True)` ends one with what is there when it "
+        "starts.",
+        "`latest`",
+        "as `startingOffsets`",
+        ("endingOffset",),
+    ),
+    SparkOption(
+        "startingTimestamp",
+        "Begin with the first message that was stored at this time or later. One of the three `starting…` options may "
+        "be given.",
+        takes="ms since 1970",
+    ),
+    SparkOption(
+        "endingTimestamp",
+        "End before the first message that was stored at this time or later; a batch only.",
+        takes="ms since 1970",
+    ),
+    SparkOption(
+        "startingOffsetsByTimestamp",
+        "The same as `startingTimestamp` for each queue; queues that are not named are read from their beginning.",
+        takes='JSON, {"topic": {"brokerName:queueId": ms}}',
+    ),
+    SparkOption(
+        "endingOffsetsByTimestamp",
+        "The same as `endingTimestamp` for each queue; queues that are not named are read to their end.",
+        takes='JSON, {"topic": {"brokerName:queueId": ms}}',
+    ),
+    SparkOption(
+        "maxOffsetsPerTrigger",
+        "The most offsets of one micro-batch, divided among queues by how far each is behind. Set it when a stream has "
+        "much to catch up with.",
+        "all",
+        "at least 1",
+    ),
+    SparkOption(
+        "minOffsetsPerTrigger",
+        "A micro-batch waits until there are so many offsets, but no longer than `maxTriggerDelay`.",
+        "0",
+        "at most `maxOffsetsPerTrigger`",
+    ),
+    SparkOption(
+        "maxTriggerDelay",
+        "How long `minOffsetsPerTrigger` may hold a micro-batch back.",
+        "15m",
+        "a duration: 15m, 30s, 500ms; a bare number is ms",
+    ),
+    SparkOption(
+        "minPartitions",
+        "Queues are cut so that there are at least so many Spark partitions.",
+        "one a queue",
+        "at least 1",
+    ),
+    SparkOption(
+        "failOnDataLoss",
+        "Fail when offsets that were to be read are gone: deleted, out of range, or of a topic that was deleted or "
+        "made again. `false` goes on behind them, with a warning.",
+        "true",
+        "true, false",
+    ),
+    SparkOption(
+        "includeHeaders",
+        "A column `headers` with the properties, as Kafka's source has it.",
+        "false",
+        "true, false",
+    ),
+    SparkOption(
+        "includeBody",
+        "`false` leaves out the column `value`: bodies are not handed to Spark.",
+        "true",
+        "true, false",
+    ),
+    SparkOption(
+        "pushDown",
+        "Filters of a batch on offset, time, queue, tag and key decide what is pulled. Only for a DataFrame that a "
+        "query uses once: Spark 4.3 keeps what was pushed down with the frame.",
+        "false",
+        "true, false",
+    ),
+    SparkOption(
+        "dedupe",
+        "Drop what a stamped writer (the sink) sent again.",
+        "true",
+        "true, false",
+    ),
+    SparkOption(
+        "commitOffsets",
+        "Commit each micro-batch's offsets for `group`, so that displays of lag show them. They come a batch late, may "
+        "be missing, and are never read.",
+        "false",
+        "true, false",
+    ),
+    SparkOption(
+        "deadlineMs",
+        "How long a task waits for brokers that are away or changing masters, before it fails.",
+        str(DEADLINE_MS),
+        "ms",
+    ),
+    SparkOption(
+        "group",
+        "The consumer group that brokers see.",
+        "PERSEID_SPARK",
+        aliases=("groupIdPrefix",),
+    ),
+)
+"""What the source `perseid` takes, besides the options of keys and TLS. The aliases are those of the old
+rocketmq-spark, and Kafka's."""
+NAMES = names((*OPTIONS, *keys.OPTIONS, *tls.OPTIONS))
+ALIASES = aliases(OPTIONS)
 STARTING = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 """Where a read starts and ends: one of each, and no end for a stream."""
 IGNORED = {"path", "pulltimeoutms", "pullbatchsize"}
 """Spark's own, and those of the old connector that have no meaning here."""
 
-MAX_TRIGGER_DELAY_MS = 15 * 60_000
-"""Kafka's: how long minOffsetsPerTrigger may hold a batch back."""
-DEADLINE_MS = 120_000
-"""How long brokers that don't answer are borne."""
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d+)\s*([a-z]*)").fullmatch
 

@@ -11,23 +11,99 @@ from perseid.client.stamps import MAX_NUMBER, MAX_WRITER_CHARS
 from perseid.client.tls import ClientTls
 from perseid.spark import keys, tls
 from perseid.spark.keys import OF_THE_ENVIRONMENT, Keys, Link
-from perseid.spark.options import DEADLINE_MS, nearest, normal, number, switch
+from perseid.spark.option import SparkOption, aliases, names
+from perseid.spark.options import DEADLINE_MS, NAME_SERVER, nearest, normal, number, switch
 
 ROUND_ROBIN, BY_KEY, BY_COLUMN = "roundRobin", "key", "column"
 PARTITIONERS = (ROUND_ROBIN, BY_KEY, BY_COLUMN)
-
-ALIASES = {"namesrv": "nameserver", "kafka.bootstrap.servers": "nameserver", "producergroup": "group"}
-NAMES = (
-    "nameserver", "topic", "partitioner", "partitionColumn", "stamps", "queryId", "batchId", "sequenceBy",
-    "batchMessages", "batchBytes", "timeoutMs", "deadlineMs", "group", "checkpointLocation", "namesrv", "producerGroup",
-    "kafka.bootstrap.servers", *keys.NAMES, *tls.NAMES,
-)  # fmt: skip
 
 BATCH_MESSAGES = 256
 BATCH_BYTES = 512 * 1024
 """What is sent as one."""
 TIMEOUT_MS = 3000
 GROUP = "PERSEID_SPARK_SINK"
+
+OPTIONS = (
+    NAME_SERVER,
+    SparkOption(
+        "topic",
+        "The topic of all rows.",
+        "the column `topic`",
+    ),
+    SparkOption(
+        "partitioner",
+        "How a row without an ordering key finds its queue: in turn, by its first key, or by a column. Rows with one "
+        "key or value stay in order.",
+        ROUND_ROBIN,
+        ", ".join(PARTITIONERS),
+    ),
+    SparkOption(
+        "partitionColumn",
+        "The column of `partitioner=column`. It need not be one that the sink knows.",
+    ),
+    SparkOption(
+        "stamps",
+        "Messages carry a stamp, by which readers drop what was sent twice (Perseid's source; its consumers with "
+        "`dedupe=True`): exactly once.",
+        "true",
+        "true, false",
+    ),
+    SparkOption(
+        "sequenceBy",
+        "Columns, with commas between them, by which a task's rows are sorted before they are sent. Needed for exactly "
+        "once after a shuffle; they must tell the rows of a batch apart.",
+        "as they come",
+    ),
+    SparkOption(
+        "queryId",
+        "The writer's name in the stamps: a batch that runs again with the same name and `batchId` is a repeat.",
+        "the streaming query's; a new one for each batch write",
+        f"1 to {MAX_WRITER_CHARS} letters, digits, _ and -",
+    ),
+    SparkOption(
+        "batchId",
+        "The number of the writer's batch; `foreachBatch` hands its own on. Needs `queryId`.",
+        takes=f"0 to {MAX_NUMBER}",
+    ),
+    SparkOption(
+        "batchMessages",
+        "The most messages that are sent as one.",
+        str(BATCH_MESSAGES),
+        "at least 1",
+    ),
+    SparkOption(
+        "batchBytes",
+        "The most bytes of bodies that are sent as one.",
+        str(BATCH_BYTES),
+        f"1 to {MAX_BODY_BYTES}",
+    ),
+    SparkOption(
+        "timeoutMs",
+        "How long one attempt to send may take.",
+        str(TIMEOUT_MS),
+        "ms",
+    ),
+    SparkOption(
+        "deadlineMs",
+        "How long one batch is tried again, before the task fails (and Spark tries it again).",
+        str(DEADLINE_MS),
+        "ms",
+    ),
+    SparkOption(
+        "group",
+        "The producer group that brokers see, and the beginning of the groups of a query.",
+        GROUP,
+        aliases=("producerGroup",),
+    ),
+    SparkOption(
+        "checkpointLocation",
+        "Of a stream: Spark's own, where it keeps how far it is.",
+        "needed for a stream",
+    ),
+)
+"""What the sink `perseid` takes, besides the options of keys and TLS."""
+NAMES = names((*OPTIONS, *keys.OPTIONS, *tls.OPTIONS))
+ALIASES = aliases(OPTIONS)
 
 TEXTS = ("string", "binary")
 COLUMNS: Mapping[str, tuple[str, ...]] = {

@@ -10,8 +10,46 @@ from collections.abc import Mapping
 
 from perseid.base.errors import ConfigError
 from perseid.client.tls import ClientTls, default
+from perseid.spark.option import SparkOption, names
 
-NAMES = ("tls", "tls.ca", "tls.cert", "tls.key", "tls.keyPasswordFile", "tls.verify", "tls.serverName")
+OPTIONS = (
+    SparkOption(
+        "tls",
+        "`true`: speak TLS with the cluster; any other option of TLS asks for it too. Files must be on the driver and "
+        "on all executors. See [security](../security.md).",
+        "what `PERSEID_TLS` and so on say; else none",
+        "true, false",
+    ),
+    SparkOption(
+        "tls.ca",
+        "A PEM file with the CAs of the servers' certificates.",
+        "the system's",
+    ),
+    SparkOption(
+        "tls.cert",
+        "A PEM file with a certificate to show to servers.",
+    ),
+    SparkOption(
+        "tls.key",
+        "A PEM file with its key, where it is not in the same file.",
+    ),
+    SparkOption(
+        "tls.keyPasswordFile",
+        "A file with the password of an encrypted key.",
+    ),
+    SparkOption(
+        "tls.verify",
+        "`false`: servers' certificates are not verified. For trials only.",
+        "true",
+        "true, false",
+    ),
+    SparkOption(
+        "tls.serverName",
+        "What servers' certificates must name.",
+        "the host that was dialled",
+    ),
+)
+NAMES = names(OPTIONS)
 
 
 def parse(given: Mapping[str, str]) -> ClientTls | None:

@@ -21,19 +21,26 @@ class ArchiveOptions:
     `dedupe`) are properties of the table: they are needed for a new table only, and must not differ later.
     """
 
-    format: Annotated[str | None, Doc("parquet, delta or iceberg; parquet for a new table.")] = None
-    partition_by: Annotated[str | None, Doc("none, day or hour, of the store time.")] = None
-    schema: Annotated[
-        str | None, Doc("What bodies hold: a .json (JSON Schema), .avsc, .desc or .ddl file, or DDL.")
+    format: Annotated[
+        str | None, Doc("parquet, delta or iceberg (both with perseid[lake]); parquet for a new table.")
     ] = None
-    message: Annotated[str | None, Doc("The Protobuf message's full name, with a .desc.")] = None
-    drop_value: Annotated[bool | None, Doc("Keep no raw bytes of bodies that decode.")] = None
-    compact: Annotated[bool, Doc("Merge small files afterwards.")] = False
-    target_mb: Annotated[int, Doc("How large a merged file gets.", least=1)] = TARGET_MB
-    keep_hours: Annotated[int, Doc("How long earlier versions are kept (Delta, Iceberg).", least=0)] = KEEP_HOURS
-    batch_offsets: Annotated[
-        int | None, Doc("Offsets that one batch covers at most.", least=1)
-    ] = BATCH_OFFSETS
+    partition_by: Annotated[str | None, Doc("none, day or hour of the store time (UTC); none for a new table.")] = None
+    schema: Annotated[
+        str | None,
+        Doc("What bodies hold: a .json (JSON Schema), .avsc, .desc or .ddl file, or DDL; else bodies stay bytes."),
+    ] = None
+    message: Annotated[
+        str | None, Doc("The Protobuf message's full name, with a .desc (protoc --include_imports -o).")
+    ] = None
+    drop_value: Annotated[
+        bool | None, Doc("Keep no raw bytes of bodies that decode: smaller, but can't be replayed.")
+    ] = None
+    compact: Annotated[bool, Doc("Merge files below half of the target size afterwards.")] = False
+    target_mb: Annotated[int, Doc("How large a merged file gets, in MiB.", least=1)] = TARGET_MB
+    keep_hours: Annotated[
+        int, Doc("Hours for which earlier versions are kept when files are merged (Delta, Iceberg).", least=0)
+    ] = KEEP_HOURS
+    batch_offsets: Annotated[int | None, Doc("Offsets that one batch covers at most.", least=1)] = BATCH_OFFSETS
     tags: Annotated[str | None, Doc("Only messages with these tags: 'a || b'.")] = None
     fail_on_data_loss: Annotated[
         bool, Doc("Fail when offsets are gone from the broker; else they are noted as a gap.")

@@ -1,15 +1,4 @@
-"""The options of the source `perseid-log`.
-
-    path            store folders, with `,` between them: each a log of its own
-    splitBytes      a Spark partition has at most so much of a segment (64m; k, m, g stand for powers of 1024)
-    minPartitions   at least so many Spark partitions, if there is enough to be cut
-    maxRecordBytes  no record is longer: what claims to be is damage; a split reads so much more (the store's limit)
-    decompress      true (default): bodies as a consumer gets them; false: as they are stored
-    includeBody     false: no body is decoded or handed to Spark
-    includeFolder   true: the column `folder` too, which tells the rows of several folders apart
-    timeSlackMs     how far a broker's clock may have been set back: segments are left out by time beyond it (one hour)
-    pushDown        true: what filters don't want is not decoded; for a DataFrame that a query uses once
-"""
+"""The options of the source `perseid-log`."""
 
 from __future__ import annotations
 
@@ -19,18 +8,73 @@ from dataclasses import dataclass
 
 from perseid.base.errors import ConfigError
 from perseid.spark.log.rows import MOST_BYTES
+from perseid.spark.option import SparkOption, names
 from perseid.spark.options import normal, number, switch
 from perseid.wire.dledger import ENTRY_HEADER_BYTES
 from perseid.wire.record import MIN_RECORD_BYTES
 
-NAMES = (
-    "path", "splitBytes", "minPartitions", "maxRecordBytes", "decompress", "includeBody", "includeFolder",
-    "timeSlackMs", "pushDown",
-)  # fmt: skip
 SPLIT_BYTES = 64 << 20
 SLACK_MS = 3_600_000
 MAX_RECORD_BYTES = 1 << 30
 """The limit of maxRecordBytes: sizes are signed, and buffers are twice as long."""
+OPTIONS = (
+    SparkOption(
+        "path",
+        "Store folders, with commas between them: each a broker's `storePathRootDir`, its `commitlog`, a DLedger "
+        "group's folder, or one file of a log. `load(path)` says the same.",
+        "needed",
+    ),
+    SparkOption(
+        "splitBytes",
+        "The most of a file that one Spark partition reads.",
+        "64m",
+        "bytes, or a number with k, m or g (powers of 1024)",
+    ),
+    SparkOption(
+        "minPartitions",
+        "Files are cut so that there are at least so many Spark partitions, if there is enough.",
+        takes="at least 1",
+    ),
+    SparkOption(
+        "maxRecordBytes",
+        "No record is longer: what claims to be is taken for damage. Raise it for brokers with a larger "
+        "`maxMessageSize`.",
+        str(MOST_BYTES - ENTRY_HEADER_BYTES),
+        "as `splitBytes`",
+    ),
+    SparkOption(
+        "decompress",
+        "Bodies as a consumer gets them. `false`: as they are stored; `sysFlag` tells how.",
+        "true",
+        "true, false",
+    ),
+    SparkOption(
+        "includeBody",
+        "`false` leaves out the column `body`: bodies are not decoded.",
+        "true",
+        "true, false",
+    ),
+    SparkOption(
+        "includeFolder",
+        "A column `folder` with the path as it was given, for reads of several folders.",
+        "false",
+        "true, false",
+    ),
+    SparkOption(
+        "timeSlackMs",
+        "How far the broker's clock may have been set back: files are left out by the times of their records only "
+        "beyond it.",
+        str(SLACK_MS),
+        "ms",
+    ),
+    SparkOption(
+        "pushDown",
+        "Records that filters don't want are not decoded. Only for a DataFrame that a query uses once.",
+        "false",
+        "true, false",
+    ),
+)
+NAMES = names(OPTIONS)
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30}
 
 
