@@ -173,6 +173,11 @@ class BlockingProducer(Blocking[Producer]):
         thread, client = self._running
         return thread.run(client.send(message, **options))
 
+    def flush(self) -> None:
+        """As `Producer.flush`."""
+        thread, client = self._running
+        thread.run(client.flush())
+
     def send_batch(self, messages: Sequence[Message], **options: Any) -> list[SendResult]:
         """As `Producer.send_batch`."""
         thread, client = self._running

@@ -88,7 +88,7 @@ class ProducerMetrics:
     retried: int = 0
     """Attempts after a first one, of messages and of batches."""
     batches: int = 0
-    """Requests that an `OrderedProducer` has made of its messages."""
+    """Requests that an `OrderedProducer`, or a `Producer` with `linger_ms`, has made of its messages."""
     in_flight: int = 0
     """Now: messages that wait for a broker's answer."""
     buffered: int = 0

@@ -128,6 +128,15 @@ class ProducerOptions:
     """Queues of a topic that the first send creates, where brokers create topics."""
     avoid_slow_brokers: bool = False
     """Prefer brokers that have answered quickly."""
+    linger_ms: float = 0
+    """How long a message waits for others that leave in the same batch (`perseid.client.batching`); 0: not at all."""
+    max_batch_messages: int = 256
+    """Of a batch that is collected: it leaves when it has so many messages, or bytes."""
+    max_batch_bytes: int = 256 * 1024
+    buffer_messages: int = 50_000
+    """With `linger_ms`: messages that may be collected or under way before `send()` waits for room, up to
+    `timeout_ms`."""
+    buffer_bytes: int = 64 * 1024 * 1024
     hooks: Sequence[Hook] = ()
     """Called for each message and around each attempt (`perseid.client.hooks`)."""
 

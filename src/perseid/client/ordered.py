@@ -28,9 +28,9 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
-from typing import NamedTuple
 
 from perseid.base.errors import PerseidError, RemoteProtocolError
+from perseid.client.batching import ITEM_BYTES, Buffer, Entry, acknowledge, fail
 from perseid.client.errors import (
     BufferFull,
     ClientError,
@@ -48,7 +48,7 @@ from perseid.client.producer import RETRY_CODES, STORED_CODES, Packed, Producer,
 from perseid.client.session import Session
 from perseid.client.surroundings import now_ms
 from perseid.client.tls import ClientTls
-from perseid.wire.codes import RequestCode, ResponseCode
+from perseid.wire.codes import ResponseCode
 from perseid.wire.command import Command
 
 log = logging.getLogger("perseid.client")
@@ -59,22 +59,6 @@ ROUTE_FIRST_MS = 10
 """Between two looks at the route while a sender fails; doubled up to `RETRY_MAX_MS`."""
 YIELD_EVERY = 512
 """`put()` lets the event loop run after this many messages, even when there is room."""
-_ITEM_BYTES = 64
-"""Counted for each message beside its body and properties."""
-
-
-class _Entry(NamedTuple):
-    """One message, encoded."""
-
-    flag: int
-    body: bytes
-    properties: bytes
-    unique_key: str
-    size: int
-    delayed: bool
-    future: asyncio.Future[SendResult] | None
-    call: SendCall | None
-    """Of which hooks want to hear."""
 
 
 class _QueueSender:
@@ -87,8 +71,8 @@ class _QueueSender:
 
     def __init__(self, queue: MessageQueue) -> None:
         self.queue = queue
-        self.entries: deque[_Entry] = deque()
-        self.in_flight: list[_Entry] = []
+        self.entries: deque[Entry] = deque()
+        self.in_flight: list[Entry] = []
         self.packed: Packed | None = None
         self.planned = False
         self.attempts = 0
@@ -110,7 +94,7 @@ class _Topic:
         self.following = False
         """While the route is asked for again and again."""
         self.senders: list[_QueueSender] | None = None
-        self.waiting: list[tuple[int, _Entry]] = []
+        self.waiting: list[tuple[int, Entry]] = []
 
 
 class OrderedProducer(Client):
@@ -139,15 +123,11 @@ class OrderedProducer(Client):
         self.options = options
         self._max_batch_bytes = min(options.max_batch_bytes, options.max_body_bytes)
         self._topics: dict[str, _Topic] = {}
-        self._unacknowledged = 0
-        self._unacknowledged_bytes = 0
+        self._buffer = Buffer(options.buffer_messages, options.buffer_bytes)
         self._since_yield = 0
         self._failing = 0
         self._outage_began = 0
         self._error: SendFailed | None = None
-        self._room = asyncio.Event()
-        self._empty = asyncio.Event()
-        self._empty.set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # ---- lifecycle ----
@@ -183,11 +163,8 @@ class OrderedProducer(Client):
 
     def send(self, message: Message, key: str) -> asyncio.Future[SendResult]:
         """Take a message and give a future for its result; `BufferFull` when too much waits already."""
-        if self._full:
-            raise BufferFull(
-                f"{self._unacknowledged} messages ({self._unacknowledged_bytes} bytes) wait to be acknowledged: await"
-                " some results, or use `await put(…)`, which waits for room"
-            )
+        if self._buffer.full:
+            raise BufferFull(f"{self._buffer}: await some results, or use `await put(…)`, which waits for room")
         future: asyncio.Future[SendResult] = self._running().create_future()
         self._accept(message, key, future)
         return future
@@ -198,15 +175,14 @@ class OrderedProducer(Client):
         if self._since_yield >= YIELD_EVERY:
             self._since_yield = 0
             await asyncio.sleep(0)
-        while self._full:
-            self._room.clear()
-            await self._room.wait()
+        if self._buffer.full:
+            await self._buffer.room()
         self._accept(message, key, None)
 
     async def flush(self) -> None:
         """Wait until nothing is left to be acknowledged; `SendFailed` if a `put()` message failed since last time."""
         self._running()
-        await self._empty.wait()
+        await self._buffer.empty()
         if self._error is not None:
             error, self._error = self._error, None
             raise error
@@ -214,7 +190,7 @@ class OrderedProducer(Client):
     @property
     def unacknowledged(self) -> int:
         """Messages taken but not acknowledged yet."""
-        return self._unacknowledged
+        return self._buffer.messages
 
     @property
     def metrics(self) -> ProducerMetrics:
@@ -223,16 +199,11 @@ class OrderedProducer(Client):
         in_flight = sum(len(sender.in_flight) for sender in senders)
         return self._counts.snapshot(
             in_flight=in_flight,
-            buffered=self._unacknowledged - in_flight,
+            buffered=self._buffer.messages - in_flight,
             connections=self.session.connections.count,
         )
 
     # ---- taking messages in ----
-
-    @property
-    def _full(self) -> bool:
-        messages, size, options = self._unacknowledged, self._unacknowledged_bytes, self.options
-        return messages >= options.buffer_messages or size >= options.buffer_bytes
 
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -262,14 +233,12 @@ class OrderedProducer(Client):
         properties = message.encode_properties(unique_key).encode()
         if len(properties) > MAX_PROPERTIES_BYTES // 3:
             check_properties(message.topic, len(properties))
-        size = len(body) + len(properties) + _ITEM_BYTES
-        entry = _Entry(message.flag, body, properties, unique_key, size, message.delayed, future, call)
+        size = len(body) + len(properties) + ITEM_BYTES
+        entry = Entry(message.flag, body, properties, unique_key, size, message.delayed, future, call)
         if call is not None:
             call.ids = (unique_key,)
         number = key_hash(key)
-        self._unacknowledged += 1
-        self._unacknowledged_bytes += size
-        self._empty.clear()
+        self._buffer.add(size)
         if topic is None:
             topic = self._topics[message.topic] = _Topic()
             self.session.spawn(self._open(message.topic, topic), f"route of {message.topic}")
@@ -331,22 +300,11 @@ class OrderedProducer(Client):
                     break
                 chosen.append(entries.popleft())
         sender.in_flight = chosen
-        sender.packed = self._pack(sender.queue.topic, chosen)
-        if self.hooks.hear_of_calls:
-            sender.packed.calls = [entry.call for entry in chosen if entry.call is not None]
+        sender.packed = self._producer.pack_entries(sender.queue.topic, chosen)
         sender.attempts = 0
         sender.deadline = self._loop.time() + self.options.deadline_ms / 1000
         self._counts.batches += 1
         self._attempt(sender)
-
-    def _pack(self, topic: str, entries: list[_Entry]) -> Packed:
-        if len(entries) == 1:
-            only = entries[0]
-            packed = Packed(topic, only.body, only.properties.decode(), [only.unique_key], only.flag)
-            packed.code = RequestCode.SEND_MESSAGE_V2
-            return packed
-        items = [(entry.flag, entry.body, entry.properties) for entry in entries]
-        return self._producer.pack_items(topic, items, [entry.unique_key for entry in entries])
 
     def _attempt(self, sender: _QueueSender) -> None:
         packed = sender.packed
@@ -414,11 +372,7 @@ class OrderedProducer(Client):
     def _stored(self, sender: _QueueSender, packed: Packed, answer: Command) -> None:
         entries = sender.in_flight
         if any(entry.future is not None or entry.call is not None for entry in entries):
-            for entry, result in zip(entries, packed.result(answer, sender.queue), strict=True):
-                if entry.future is not None and not entry.future.done():
-                    entry.future.set_result(result)
-                if entry.call is not None:
-                    self.hooks.end_call(entry.call, [result])
+            acknowledge(entries, packed.result(answer, sender.queue), self.hooks)
         sender.in_flight = []
         sender.packed = None
         counts = self._counts
@@ -427,7 +381,7 @@ class OrderedProducer(Client):
         counts.latency.record(now_ms() - sender.tried_ms)
         if sender.failing_since is not None:
             self._recovered(sender)
-        self._settle(entries)
+        self._buffer.remove(entries)
         if sender.entries:
             self._dispatch(sender)
 
@@ -495,21 +449,9 @@ class OrderedProducer(Client):
             self._recovered(sender)
         self._fail(entries, error)
 
-    def _fail(self, entries: list[_Entry], error: SendFailed) -> None:
-        for entry in entries:
-            if entry.future is None:
-                self._error = self._error or error
-            elif not entry.future.done():
-                entry.future.set_exception(error)
-            if entry.call is not None:
-                self.hooks.end_call(entry.call, error=error)
+    def _fail(self, entries: list[Entry], error: SendFailed) -> None:
+        if any(entry.future is None for entry in entries):
+            self._error = self._error or error
+        fail(entries, error, self.hooks)
         self._counts.failed += len(entries)
-        self._settle(entries)
-
-    def _settle(self, entries: list[_Entry]) -> None:
-        self._unacknowledged -= len(entries)
-        self._unacknowledged_bytes -= sum(entry.size for entry in entries)
-        if not self._full:
-            self._room.set()
-        if self._unacknowledged == 0:
-            self._empty.set()
+        self._buffer.remove(entries)

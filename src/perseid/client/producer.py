@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 from perseid.client import request_reply
+from perseid.client.batching import Batcher, Entry, Item, batchable
 from perseid.client.errors import (
     ClientError,
     ConnectFailed,
@@ -160,6 +162,7 @@ class Producer(Client):
         self.hooks = Hooks(options.hooks)
         self._counts = ProducerMetrics()
         self._started = False
+        self._batcher: Batcher | None = None
         self._greeted: set[str] = set()
 
     # ---- lifecycle ----
@@ -174,10 +177,13 @@ class Producer(Client):
                 await self.session.stop()
                 raise
             self.session.members.append(self)
+            self._batcher = Batcher(self, self.options) if self.options.linger_ms > 0 else None
             self._started = True
 
     async def stop(self) -> None:
-        """Leave the group and close the connections (unless the session is shared)."""
+        """Send what is collected, leave the group and close the connections (unless the session is shared)."""
+        if self._batcher is not None:
+            await self._batcher.close()
         if self._started:
             self._started = False
             await self.hooks.stop()
@@ -196,9 +202,9 @@ class Producer(Client):
     @property
     def metrics(self) -> ProducerMetrics:
         """What this producer has counted until now, in a copy."""
-        counts = self._counts
-        return counts.snapshot(
-            in_flight=counts.in_flight, buffered=counts.buffered, connections=self.session.connections.count
+        collected = 0 if self._batcher is None else self._batcher.collected
+        return self._counts.snapshot(
+            in_flight=self._counts.in_flight, buffered=collected, connections=self.session.connections.count
         )
 
     # ---- sending ----
@@ -217,12 +223,25 @@ class Producer(Client):
         `queue` sends to that queue, `key` always to the same queue for the same key (as long as the
         topic's queues stay the same), `selector` to the one it picks; such sends are tried again on the
         same queue only by `OrderedProducer`, here not at all (as in the original).
+
+        With `linger_ms`, it leaves in a batch with others (`perseid.client.batching`), unless it has a `timeout_ms`.
         """
         self._check_started()
         if queue is not None or key is not None or selector is not None:
             message.check_no_priority("a message for a queue of the sender's choice")
         chosen = by_key(key) or selector or _by_lite_topic(message)
+        if self._batcher is not None and timeout_ms is None and batchable(message, self.options):
+            return await self._send_in_batch(self._batcher, message, queue, chosen)
         return (await self._send(self.pack(message), queue, chosen, timeout_ms))[0]
+
+    async def flush(self) -> None:
+        """Send what `linger_ms` has collected at once, and wait until it is acknowledged or has failed.
+
+        Each `send()` raises its own error.
+        """
+        self._check_started()
+        if self._batcher is not None:
+            await self._batcher.flush()
 
     async def send_packed(self, packed: Packed) -> list[SendResult]:
         """Send what was packed before (`pack`, `pack_batch`), to any queue."""
@@ -371,10 +390,8 @@ class Producer(Client):
         if len(messages) > MAX_BATCH_MESSAGES:
             raise InvalidMessage(f"a batch of {len(messages)} messages; the limit is {MAX_BATCH_MESSAGES}")
         topic = messages[0].topic
-        items: list[tuple[int, bytes, bytes]] = []
-        ids: list[str] = []
+        items: list[Item] = []
         for message in messages:
-            message.check(self.options.max_body_bytes)
             if message.topic != topic:
                 raise InvalidMessage(f"a batch for {topic} and {message.topic}: send one batch a topic")
             if message.delayed or topic.startswith(RETRY_PREFIX):
@@ -382,21 +399,36 @@ class Producer(Client):
             message.check_no_priority("a message of a batch")
             if message.lite_topic:
                 raise InvalidMessage(f"message for {topic}: messages of lite topics can't be batched: send() them")
-            unique_key = message.properties.get("UNIQ_KEY") or self.session.unique_ids.next(now_ms())
-            properties = message.encode_properties(unique_key).encode()
-            check_properties(topic, len(properties))
-            items.append((message.flag, message.body, properties))
-            ids.append(unique_key)
-        return self.pack_items(topic, items, ids)
+            items.append(self._encode(message))
+        return self._pack_items(topic, items)
 
-    def pack_items(self, topic: str, items: list[tuple[int, bytes, bytes]], ids: list[str]) -> Packed:
-        """Several messages that are checked and encoded already, as the one that carries them."""
-        body = batch.encode(items)
+    def _encode(self, message: Message) -> Item:
+        """Check and encode a message that goes into a batch."""
+        message.check(self.options.max_body_bytes)
+        unique_key = message.properties.get("UNIQ_KEY") or self.session.unique_ids.next(now_ms())
+        properties = message.encode_properties(unique_key).encode()
+        check_properties(message.topic, len(properties))
+        return Item(message.flag, message.body, properties, unique_key)
+
+    def pack_entries(self, topic: str, entries: Sequence[Entry]) -> Packed:
+        """Messages that were given one by one: a single one as it is, several as the one that carries them."""
+        if len(entries) == 1:
+            only = entries[0]
+            packed = Packed(topic, only.body, only.properties.decode(), [only.unique_key], only.flag)
+        else:
+            packed = self._pack_items(topic, entries)
+        if self.hooks.hear_of_calls:
+            packed.calls = [entry.call for entry in entries if entry.call is not None]
+        return packed
+
+    def _pack_items(self, topic: str, items: Sequence[Item | Entry]) -> Packed:
+        body = batch.encode([(item.flag, item.body, item.properties) for item in items])
         if len(body) > self.options.max_body_bytes:
             raise InvalidMessage(
                 f"a batch of {len(items)} messages has {len(body)} bytes, the limit is {self.options.max_body_bytes}:"
                 " send fewer at a time"
             )
+        ids = [item.unique_key for item in items]
         packed = Packed(topic, body, f"UNIQ_KEY\x01{ids[0]}\x02WAIT\x01true\x02", ids)
         packed.code = RequestCode.SEND_BATCH_MESSAGE
         return packed
@@ -416,6 +448,34 @@ class Producer(Client):
         if selector is not None:
             return selector(queues)
         return self._chooser.choose(topic, queues, now_ms(), failed)
+
+    async def _send_in_batch(
+        self, batcher: Batcher, message: Message, queue: MessageQueue | None, selector: Selector | None
+    ) -> SendResult:
+        if selector is not None and queue is None:
+            queue = await self._choose(message.topic, selector, None)
+        if not self.hooks.hear_of_calls:
+            return await batcher.send(message.topic, queue, self._encode(message), None)
+        call = self.hooks.begin_call(self.group, (message,))
+        with self.hooks.failing(call):
+            item = self._encode(call.messages[0].packable())
+        call.ids = (item.unique_key,)
+        return await batcher.send(message.topic, queue, item, call)
+
+    async def send_entries(
+        self, topic: str, entries: Sequence[Entry], queue: MessageQueue | None
+    ) -> list[SendResult]:
+        """Send what a batcher has collected; it tells the callers and the hooks how their messages ended."""
+        self._counts.batches += 1
+        try:
+            return await self._send_by_attempts(self.pack_entries(topic, entries), queue, None, None)
+        except BaseException:
+            self._counts.failed += len(entries)
+            raise
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        """For a batcher: a task that ends with the session."""
+        self.session.spawn(coroutine, name)
 
     async def _send(
         self, packed: Packed, queue: MessageQueue | None, selector: Selector | None, timeout_ms: int | None
