@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,14 @@ def test_all_keys_are_there_from_the_start(rig: Rig) -> None:
     assert table["earliestMessageTimeStamp"] == "-1"
     assert table["brokerVersionDesc"] == "V5_5_0" and table["brokerVersion"] == "513"
     assert 0 <= float(table["commitLogDiskRatio"]) <= 1
+
+
+def test_the_reference_says_what_each_row_is(rig: Rig) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "metrics.md").read_text()
+    described = set(re.findall(r"`(\w+)`", text))
+    rows = {re.sub(r"_\d+$", "_N", name) for name in info(rig)}
+    pools = {name for name in rows if re.fullmatch(r"(send|pull|litePull|query|ack)ThreadPoolQueue\w+", name)}
+    assert len(pools) == 15 and rows - pools <= described
 
 
 def test_what_was_stored_is_counted(rig: Rig) -> None:
