@@ -18,7 +18,7 @@ PLAIN_INTEROP := $(addprefix tests/interop/test_,java_producers.py java_consumer
 
 SOAK_INTEROP := $(addprefix tests/interop/test_,replication.py dledger.py dledger_broker.py controller.py autoswitch.py epochs.py replacement.py)
 
-.PHONY: help setup demo test test-slow test-long test-plain test-times check sim sim-fresh sim-night soak interop interop-plain bench bench-spark profile fuzz mutants mutant-pairs landing wheel clean
+.PHONY: help setup demo test test-slow test-long test-plain test-times check docs docs-serve sim sim-fresh sim-night soak interop interop-plain bench bench-spark profile fuzz mutants mutant-pairs landing wheel clean
 
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 15
@@ -26,7 +26,7 @@ help: ## What there is
 $(READY): pyproject.toml setup.py $(wildcard src/perseid/core/*.py src/perseid/core/*.pxd)
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Perseid needs Python 3.11 or later; set PYTHON="'
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --retries 5 --timeout 60 --editable '.[spark,lake,demo,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --retries 5 --timeout 60 --editable '.[spark,lake,demo,docs,dev]'
 	@touch $@
 
 setup: $(READY) ## Make .venv with everything; the command is then .venv/bin/perseid
@@ -52,12 +52,22 @@ test-plain: $(READY) ## What the core does, without it: no Spark, none of the fo
 test-times: $(READY) ## Where the seconds of the last runs of tests went: by folder, file, test, fixture, and process
 	@$(RUN) tests/times.py
 
-check: $(READY) ## Lint, types, layers, tidiness
+check: $(READY) ## Lint, types, layers, tidiness, the site
 	$(BIN)/ruff check setup.py src tests bench demo examples docs
 	$(BIN)/mypy
 	MYPYPATH=docs/tutorials/code $(BIN)/mypy --strict -p orders
 	$(BIN)/lint-imports --config .importlinter --no-cache
 	$(RUN) -m pytest tests/tidy -p no:randomly
+	$(MKDOCS) build
+
+# Without its advertisement for a successor.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
+
+docs: $(READY) ## The site, in .cache/site: a broken link, a page that nothing leads to, code that is missing is an error
+	$(MKDOCS) build
+
+docs-serve: $(READY) ## The site while you write it, on http://127.0.0.1:8000
+	$(MKDOCS) serve --no-strict $(ARGS)
 
 sim: $(READY) ## Many seeds of the simulator, of brokers, of Raft groups, of both, and of controllers with brokers (SEEDS=20000)
 	$(BIN)/perseid sim --seeds $(or $(SEEDS),20000) --jobs 2
