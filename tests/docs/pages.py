@@ -47,6 +47,9 @@ MASKS = [
     (re.compile(r"\b\d{13}\b"), "MS"),
     (re.compile(r"(/[\w.-]+)/\d+(@\d+)?$"), r"\1/QUEUE"),
     (re.compile(r"\S*/data\b"), "DATA"),
+    (re.compile(r"\b\d+\.\d\ds\b"), "SECONDS"),
+    (re.compile(r"={8,}| {3,}"), " "),
+    (re.compile(r"SECONDS (call|setup|teardown) +"), "SECONDS PHASE "),
 ]
 FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^`\n]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
 SNIPPET = re.compile(r'^(?P<indent> *)--8<-- "(?P<file>[^":]+)(:(?P<section>\w+))?"\n', re.MULTILINE)
