@@ -439,9 +439,12 @@ class Ha(Group):
         return self.strict and (not unclean_at or unclean_at <= min(replica.epoch, replica.tail_epoch))
 
     def _trusts_answers(self, driver: NodeDriver) -> bool:
-        """May a feature believe what this broker tells it?"""
+        """May a feature believe what this broker tells it? Where one may lead that has only the last files, not a master
+        that does not know yet that another one leads: it tells of what that one lacks."""
         replica = next((one for one in self.replicas if one.driver is driver), None)
-        return replica is not None and (self.trusts(replica) or self.is_current(replica))
+        if replica is None:
+            return False
+        return self.is_current(replica) or (self.trusts(replica) and not self.settings.late)
 
     def _copied(self) -> bool:
         """Who is away, and may be master when it is back, has what it had: that is not known."""
