@@ -49,6 +49,7 @@ AT_ANY_PACE = {
 }
 
 WITH_RARITIES = {
+    722545250176: "a clock went back, then a crash and a stop: slots before the checkpoint's time counted as delivered",
     60_101: "who acted copied the tables of a master that was not back yet, told of it by its own registration",
     60_234: "a false alarm: a slave that was about to end was not asked what had been committed to it",
 }

@@ -137,6 +137,38 @@ def test_a_new_master_whose_clock_is_behind_the_last_ones(tmp_path: Path) -> Non
     assert bodies(rig) == [b"first", b"late", b"not yet"]
 
 
+def test_what_waits_when_a_clock_went_back_outlives_a_crash_and_a_stop(tmp_path: Path) -> None:
+    """The checkpoint is of the clock before, and ahead of what waits; a life that does not lead saves it once more
+    (simulator, `acting`, seed 722545250176: the next life took all of it for delivered)."""
+    rig, hour_ms = Rig(tmp_path / "a", store=TINY), 3_600_000
+    at(rig, NOW + 1_000, b"first")
+    rig.until(NOW + 5_000)
+    rig.now = NOW - hour_ms
+    at(rig, rig.now + 30_000, b"later")
+    rig.until(rig.now + 100)
+    assert rig.parts.timers.timers.wheel.slots, "it waits, and no round has begun"
+    waiting = crashed(rig, tmp_path, "b")
+    waiting.parts.timers.stop()
+    waiting.stop()
+    leading = crashed(waiting, tmp_path, "c")
+    leading.until(leading.now + 40_000)
+    assert bodies(leading) == [b"first", b"later"]
+
+
+def test_what_waits_when_a_clock_went_back_is_there_when_the_wheel_is_lost(tmp_path: Path) -> None:
+    rig = Rig(tmp_path / "a", store=TINY)
+    at(rig, NOW + 1_000, b"first")
+    rig.until(NOW + 5_000)
+    rig.now = NOW - 3_600_000
+    at(rig, rig.now + 30_000, b"later")
+    rig.until(rig.now + 100)
+    rig.disk.remove("timerwheel")
+    leading = crashed(rig, tmp_path, "b")
+    assert any("made anew" in note.text for note in leading.notes)
+    leading.until(leading.now + 40_000)
+    assert bodies(leading)[-1] == b"later"
+
+
 @pytest.mark.parametrize("when", [{"TIMER_DELAY_MS": 3_000}, {"DELAY": 1}], ids=["a time", "a level"])
 def test_what_a_broker_of_a_group_took_the_quick_way_comes(tmp_path: Path, when: dict[str, int]) -> None:
     """The services hear of units that were written together, too (simulator, `group`, seeds 12, 33, 58 …)."""

@@ -307,6 +307,7 @@ class TimerStore:
         if not why:
             self._doubt_times(now)
             return []
+        self.queue_offset = found.queue_offset  # what came after it waits, whatever its time
         self.begin_anew()
         self.waits = False  # no round is under way
         return [f"{why}: the timer files are made anew from the messages that wait"]
@@ -341,6 +342,8 @@ class TimerStore:
                 if unit.previous != (NONE if slot is None else slot.last):
                     return f"the unit at {position} of the timer log does not follow its slot's last one"
                 self.wheel.add(unit.at_ms, position, _weight(unit))
+        if self.wheel.oldest is not None:  # a clock that went back: what waits there is not delivered
+            self.read_ms = min(self.read_ms, self.wheel.oldest)
         log.cut(log.end)
         log.write_again(found.log_end)
         log.issued = self._durable = min(found.log_end, log.end)
