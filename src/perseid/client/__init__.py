@@ -21,6 +21,7 @@ from perseid.client.errors import (
     ClientError,
     ConnectFailed,
     ConnectionLost,
+    InvalidBody,
     InvalidMessage,
     NoReply,
     NoRoute,
@@ -48,6 +49,7 @@ from perseid.client.producer import Producer
 from perseid.client.pull import PullConsumer
 from perseid.client.pulling import PullResult, PullStatus
 from perseid.client.routes import TopicRoute
+from perseid.client.serializers import Functions, Json, Msgpack, Protobuf, Serializer
 from perseid.client.session import Session
 from perseid.client.stream import Consumer
 from perseid.client.subscription import Sql
@@ -72,12 +74,16 @@ __all__ = [
     "Consuming",
     "Credentials",
     "FlowLimits",
+    "Functions",
     "Hook",
+    "InvalidBody",
     "InvalidMessage",
+    "Json",
     "Latency",
     "LiteConsumer",
     "Message",
     "MessageQueue",
+    "Msgpack",
     "NoReply",
     "NoRoute",
     "NotStarted",
@@ -90,6 +96,7 @@ __all__ = [
     "Producer",
     "ProducerMetrics",
     "ProducerOptions",
+    "Protobuf",
     "PullConsumer",
     "PullOptions",
     "PullResult",
@@ -107,6 +114,7 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "Sending",
+    "Serializer",
     "ServerRefused",
     "Session",
     "SlaveStatus",

@@ -17,6 +17,10 @@ class InvalidMessage(ClientError):
     """A message that no broker would take; it was not sent."""
 
 
+class InvalidBody(ClientError):
+    """The body of a received message is not what its reader takes (`ReceivedMessage.decode`)."""
+
+
 class NoRoute(ClientError):
     """The name servers know no broker for a topic."""
 

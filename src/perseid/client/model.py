@@ -7,13 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
-from perseid.client.errors import InvalidMessage
+from perseid.client.errors import InvalidBody, InvalidMessage
 from perseid.wire import compression, hashing
 from perseid.wire.names import DLQ_PREFIX, RETRY_PREFIX
 from perseid.wire.properties import LITE_TOPIC
 from perseid.wire.record import Record
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 """The original's default limit for a body, in the client and in the broker."""
@@ -22,6 +25,8 @@ MAX_TOPIC_LENGTH = 127
 MAX_RETRY_TOPIC_LENGTH = 255
 MAX_UNPACKED_BYTES = 64 * 1024 * 1024
 """A received body is not inflated beyond this."""
+CONTENT_TYPE = "contentType"
+"""The property that names the format of a body."""
 MAX_PRIORITY = 2**31 - 1
 _TOPIC_OK = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
 _SEPARATORS = re.compile("[\x01\x02]").search
@@ -182,6 +187,12 @@ class SendResult:
     recall_handle: str = ""
 
 
+class Decoder(Protocol[T_co]):
+    """What reads a value out of a body: a `Serializer`, or any object with `loads`."""
+
+    def loads(self, data: bytes, /) -> T_co: ...
+
+
 class ReceivedMessage:
     """A message that was stored: what was sent, and where and when it was stored.
 
@@ -213,6 +224,15 @@ class ReceivedMessage:
             record = self.record
             self._body = compression.decompress(record.body, record.sys_flag, MAX_UNPACKED_BYTES)
         return self._body
+
+    def decode(self, serializer: Decoder[T]) -> T:
+        """The value in the body, by a serializer (`perseid.client.serializers`); InvalidBody when it can't read it."""
+        try:
+            return serializer.loads(self.body)
+        except Exception as error:  # each format has its own
+            told = self.record.props.get(CONTENT_TYPE)
+            said = f"its sender says {CONTENT_TYPE}={told}" if told else f"its sender gave it no {CONTENT_TYPE}"
+            raise InvalidBody(f"{self!r}: {type(serializer).__name__} can't read it ({said}): {error}") from error
 
     @property
     def properties(self) -> dict[str, str]:
