@@ -451,7 +451,8 @@ def test_a_missing_package_is_one_line_with_the_command() -> None:
     code = "import sys; sys.modules['opentelemetry'] = None; import perseid.client.otel"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     last = done.stderr.strip().splitlines()[-1]
-    assert done.returncode == 1 and last.startswith("ImportError: perseid.client.otel needs OpenTelemetry"), done.stderr
+    assert done.returncode == 1, done.stderr
+    assert "perseid.client.otel needs opentelemetry" in last, done.stderr
     assert last.endswith("pip install 'perseid[otel]'")
 
 

@@ -30,6 +30,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextvars import Token
 
+from perseid.base import extras
 from perseid.base.errors import PerseidError
 from perseid.client.errors import SendFailed, ServerRefused, code_name
 from perseid.client.hooks import SUCCESS, Consuming, Hook, Outgoing, Receiving, SendCall, Sending
@@ -44,8 +45,8 @@ try:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.propagators.textmap import Getter, TextMapPropagator
     from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, TracerProvider
-except ImportError as missing:
-    raise ImportError(f"perseid.client.otel needs OpenTelemetry ({missing}): pip install 'perseid[otel]'") from None
+except ImportError as error:
+    raise extras.missing("perseid.client.otel", error) from None
 
 log = logging.getLogger("perseid.client")
 

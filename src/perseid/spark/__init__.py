@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from perseid.base import extras
 from perseid.spark.java import NoJava, java_home
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NoJava", "register", "session"]
 
+PACKAGES = ("pyspark", "pyarrow")
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 STREAM_SETTINGS = ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME")
 """What Spark 4.3 puts into a source's environment when a stream of it begins."""
@@ -36,12 +38,14 @@ def session(
     config: Mapping[str, str] | None = None,
     jvm: Jvm | None = None,
 ) -> SparkSession:
-    """A Spark session with the sources registered, on a Java that was found (`NoJava` when there is none).
+    """A Spark session with the sources registered, on a Java that was found (`NoJava` when there is none);
+    `MissingExtra` without PySpark or pyarrow.
 
     `master` is Spark's, `sc://host:port` for a Connect server; without it what SPARK_REMOTE, spark-submit or
     SPARK_MASTER say, or else a local session on all cores. `config` is added to the settings.
     `jvm`: a JVM that this process has to start is started by it.
     """
+    extras.require("perseid.spark.session()", *PACKAGES)
     remote = (master or "").startswith("sc://") or (master is None and "SPARK_REMOTE" in os.environ)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not (remote or submitted or "SPARK_HOME" in os.environ):
@@ -70,6 +74,7 @@ def register(spark: SparkSession) -> SparkSession:
 
     Spark is told to hand filters over to those that are read with `pushDown`.
     """
+    extras.require("perseid.spark.register()", *PACKAGES)
     from perseid.spark.log.source import PerseidLogDataSource
     from perseid.spark.source import PerseidDataSource
 

@@ -14,8 +14,13 @@ from struct import Struct
 from typing import Any
 from zlib import crc32
 
-import pyarrow as pa
-import pyarrow.compute as pc
+from perseid.base import extras
+
+try:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+except ImportError as error:
+    raise extras.missing("perseid.spark", error) from None
 
 from perseid import core
 from perseid.client.model import MAX_BODY_BYTES, MAX_PROPERTIES_BYTES, MessageQueue, check_topic, key_hash

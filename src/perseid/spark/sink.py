@@ -22,9 +22,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.types import StructType
+from perseid.base import extras
+
+try:
+    from pyspark import TaskContext
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+    from pyspark.sql.types import StructType
+except ImportError as error:
+    raise extras.missing("perseid.spark", error) from None
 
 from perseid.base.errors import PerseidError
 from perseid.client.model import MessageQueue

@@ -6,7 +6,6 @@ job is done and found what its user has to look at; 128 and a signal's number: b
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import sys
@@ -30,7 +29,7 @@ from rich.progress import (
 )
 
 import perseid.spark
-from perseid.base.errors import ConfigError
+from perseid.base import extras
 from perseid.cli.spark.ending import StdoutClosed, Watch, told
 
 if TYPE_CHECKING:
@@ -63,6 +62,8 @@ def _with_folder(path: Path | None) -> Path | None:
     """Refused before the job runs, not after it."""
     if path is not None and not path.absolute().parent.is_dir():
         raise typer.BadParameter(f"there is no folder {path.absolute().parent}")
+    if path is not None:
+        extras.require("--report", "matplotlib")
     return path
 
 
@@ -175,8 +176,7 @@ def job(title: str, options: JobOptions) -> Iterator[Job]:
     shown = console.is_terminal and not options.as_json
     try:
         with watch, Progress(*columns, console=console, disable=not shown, redirect_stderr=False) as progress:
-            if importlib.util.find_spec("pyspark") is None:
-                raise ConfigError("Spark's parts are not installed: pip install 'perseid[spark]'")
+            extras.require("a job on Spark", *perseid.spark.PACKAGES)
             yield Job(start, progress, progress.add_task(title, total=None), as_json=options.as_json)
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise

@@ -25,7 +25,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
+
+from perseid.base import extras
+
+try:
+    import pyarrow as pa
+except ImportError as error:
+    raise extras.missing("perseid.spark", error) from None
 
 from perseid.base.errors import ConfigError
 from perseid.spark.log import folders

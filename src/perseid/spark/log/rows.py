@@ -11,7 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
+from perseid.base import extras
+
+try:
+    import pyarrow as pa
+except ImportError as error:
+    raise extras.missing("perseid.spark", error) from None
 
 from perseid import core
 from perseid.base.errors import RemoteProtocolError

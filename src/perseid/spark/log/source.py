@@ -8,8 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
-from pyspark.sql.types import StructType
+from perseid.base import extras
+
+try:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+    from pyspark.sql.types import StructType
+except ImportError as error:
+    raise extras.missing("perseid.spark", error) from None
 
 from perseid.spark.log import filters, folders
 from perseid.spark.log.options import LogOptions, parse

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from perseid.base import extras
 from perseid.base.errors import ConfigError
 
 JSON, DDL, AVRO, PROTOBUF = "json", "ddl", "avro", "protobuf"
@@ -42,7 +43,7 @@ class BodySchema:
     message: str = ""
 
     def decoder(self) -> Decoder:
-        """Its decoder. ConfigError when it can't be read, or its library is missing."""
+        """Its decoder. ConfigError when it can't be read, MissingExtra when its library is missing."""
         return _DECODERS[self.kind](self)
 
 
@@ -171,7 +172,7 @@ def _avro(schema: BodySchema) -> Decoder:
     try:
         from perseid.spark.jobs.archive import avro_bodies
     except ImportError as error:
-        raise _missing(error) from None
+        raise extras.missing("a schema in Avro", error) from None
     return avro_bodies.AvroDecoder(schema.text)
 
 
@@ -179,12 +180,8 @@ def _protobuf(schema: BodySchema) -> Decoder:
     try:
         from perseid.spark.jobs.archive import protobuf_bodies
     except ImportError as error:
-        raise _missing(error) from None
+        raise extras.missing("a schema in Protobuf", error) from None
     return protobuf_bodies.ProtobufDecoder(base64.b64decode(schema.text), schema.message)
-
-
-def _missing(error: ImportError) -> ConfigError:
-    return ConfigError(f"a library is missing ({error}): pip install 'perseid[lake]'")
 
 
 _DECODERS: dict[str, Callable[[BodySchema], Decoder]] = {JSON: _json, DDL: _struct, AVRO: _avro, PROTOBUF: _protobuf}

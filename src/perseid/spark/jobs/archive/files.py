@@ -16,9 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+
+from perseid.base import extras
+
+try:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+except ImportError as error:
+    raise extras.missing("perseid.spark", error) from None
 
 from perseid.base.errors import ConfigError
 from perseid.spark import plan

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from perseid.base import extras
 from perseid.base.errors import ConfigError, PerseidError
 from perseid.spark.jobs.archive.files import WrittenFile, seal
 from perseid.spark.jobs.archive.folder import DELTA, ICEBERG, NONE, TableFolder, TableInfo, sync_folder
@@ -87,7 +88,7 @@ class Table(ABC):
 
 
 def of(folder: TableFolder, info: TableInfo) -> Table:
-    """The table of an archive. ConfigError when its format's library is missing."""
+    """The table of an archive. MissingExtra when its format's library is missing."""
     try:
         if info.format == DELTA:
             from perseid.spark.jobs.archive.delta import DeltaTable
@@ -98,7 +99,7 @@ def of(folder: TableFolder, info: TableInfo) -> Table:
 
             return IcebergTable(folder, info)
     except ImportError as error:
-        raise ConfigError(f"tables of {info.format} need a library ({error}): pip install 'perseid[lake]'") from None
+        raise extras.missing(f"a table of {info.format}", error) from None
     return ParquetTable(folder, info)
 
 
