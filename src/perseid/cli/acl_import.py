@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from perseid.base import extras
 from perseid.base.errors import PerseidError
 from perseid.cli.access import Where, at_brokers, end_with, refuse
 from perseid.cli.acl import ACTIONS, User, acl_json, checked_resources, policy_table
@@ -105,7 +106,10 @@ def _files(path: Path) -> list[Path]:
 
 
 def _parsed(file: Path) -> object:
-    import yaml  # for this command alone
+    try:
+        import yaml
+    except ImportError as error:
+        raise extras.missing("perseid admin acl import", error) from None
 
     try:
         if file.stat().st_size > MAX_FILE_BYTES:

@@ -5,15 +5,19 @@
 
 from __future__ import annotations
 
+import sys
 import zlib
-from io import BytesIO
 
 import lz4.frame
-import zstandard
 
 from perseid.base.errors import LocalProtocolError, RemoteProtocolError
 from perseid.base.machine import Buffer
 from perseid.wire.record import SYS_COMPRESSED, SYS_COMPRESSION_MASK
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 LZ4 = 0x100
 ZSTD = 0x200
@@ -23,8 +27,8 @@ DEFAULT_LEVEL = 5
 MAX_BODY_BYTES = 64 * 1024 * 1024
 """Of a body that is decompressed, unless the caller says otherwise."""
 
-MAX_ZSTD_WINDOW_BYTES = 128 * 1024 * 1024
-"""What a zstd frame may ask us to keep in memory; the library's own limit."""
+MAX_ZSTD_WINDOW_LOG = 27
+"""What a zstd frame may ask us to keep in memory: 128 MiB, as the logarithm of base 2; the library's own limit."""
 
 
 def flag_of(kind: int) -> int:
@@ -39,7 +43,7 @@ def compress(body: Buffer, kind: int = ZLIB, level: int = DEFAULT_LEVEL) -> byte
         packed: bytes = lz4.frame.compress(bytes(body), compression_level=level)
         return packed
     if kind == ZSTD:
-        packed = zstandard.ZstdCompressor(level=level).compress(bytes(body))
+        packed = zstd.compress(bytes(body), level)
         return packed
     if kind in (ZLIB, 0):
         return zlib.compress(body, level)
@@ -65,7 +69,7 @@ def decompress(body: Buffer, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> 
             whole = inflate.eof
         else:
             raise RemoteProtocolError(f"a body compressed in an unknown way: {kind:#x}")
-    except (zlib.error, RuntimeError, EOFError, ValueError, zstandard.ZstdError) as error:
+    except (zlib.error, RuntimeError, EOFError, ValueError, zstd.ZstdError) as error:
         raise RemoteProtocolError(f"a body that can't be decompressed: {error}") from None
     if len(plain) > max_bytes:
         raise RemoteProtocolError(f"a body of more than {max_bytes} bytes when decompressed")
@@ -81,20 +85,6 @@ def _lz4(body: bytes, max_bytes: int) -> tuple[bytes, bool]:
 
 
 def _zstd(body: bytes, max_bytes: int) -> tuple[bytes, bool]:
-    inflate = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW_BYTES)
-    with inflate.stream_reader(BytesIO(body)) as reader:
-        plain: bytes = reader.read(max_bytes + 1)
-    return plain, _zstd_is_whole(body)
-
-
-def _zstd_is_whole(body: bytes) -> bool:
-    """Whether the last block of the frame is there: the reader takes a frame that is cut off for a short one."""
-    at = zstandard.frame_header_size(body)
-    checksum_bytes = 4 if zstandard.get_frame_parameters(body).has_checksum else 0
-    while at + 3 <= len(body):
-        head = int.from_bytes(body[at : at + 3], "little")
-        run_length = head >> 1 & 3 == 1
-        at += 3 + (1 if run_length else head >> 3)
-        if head & 1:
-            return at + checksum_bytes <= len(body)
-    return False
+    inflate = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: MAX_ZSTD_WINDOW_LOG})
+    plain: bytes = inflate.decompress(body, max_bytes + 1)
+    return plain, inflate.eof

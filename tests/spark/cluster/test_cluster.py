@@ -28,7 +28,7 @@ SETTINGS: dict[str, str] = {}
 
 
 def test_workers_have_perseid_from_what_was_shipped_alone(cluster: Standalone, driver: Driver) -> None:
-    for module in ("perseid", "msgspec", "zstandard"):
+    for module in ("perseid", "msgspec", "lz4"):
         found = subprocess.run(
             [cluster.python, "-c", f"import {module}"], env=cluster.environment, capture_output=True, text=True
         )  # fmt: skip
