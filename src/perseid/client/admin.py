@@ -68,46 +68,64 @@ ROUTE_PAUSE_MS = 50
 
 @dataclass(frozen=True, slots=True)
 class SlaveStatus:
-    """One slave, as its master sees it. `lag_seconds` is None for a Java master, which does not tell it."""
+    """One slave, as its master sees it."""
 
     broker_name: str
+    """The set that it belongs to."""
     address: str
+    """Where it connects from, `host:port`."""
     in_sync: bool
+    """Less behind than the master's `haMaxGapNotInSync`; under a controller, in the in-sync set."""
     lag_bytes: int
+    """How much of the log it does not have yet."""
     lag_seconds: float | None
+    """The same in time; None for a Java master, which does not tell it."""
     bytes_per_second: int
+    """What is sent to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerEpochs:
-    """The epochs of one broker's log, under controllers: (epoch, begin) in order; the last one ends at `max_offset`."""
+    """The epochs of one broker's log, under controllers."""
 
     broker_name: str
+    """The set that it belongs to."""
     address: str
+    """The broker's, `host:port`."""
     broker_id: int
     """0: it is master, by its own account."""
     epochs: tuple[tuple[int, int], ...]
+    """(epoch, offset at which it begins), in order."""
     max_offset: int
+    """Where the log, and so the last epoch, ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """One queue: the offsets that can be read are min_offset ≤ offset < max_offset."""
+    """One queue of a topic: from where to where it can be read."""
 
     queue: MessageQueue
+    """Which one."""
     min_offset: int
+    """The first offset that can be read."""
     max_offset: int
+    """The offset after the last one."""
     last_update_ms: int
+    """When its newest message was stored, in milliseconds since 1970; 0: it has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """How far a group is with one queue."""
+    """How far a consumer group is with one queue."""
 
     queue: MessageQueue
+    """Which one."""
     broker_offset: int
+    """The offset after the newest message."""
     consumer_offset: int
+    """What the group has committed: the offset that it goes on with."""
     last_ms: int
+    """When the last message that it has consumed was stored, in milliseconds since 1970."""
 
     @property
     def lag(self) -> int:
@@ -138,7 +156,7 @@ class Admin(AccessRequests):
             self._started = True
 
     async def stop(self) -> None:
-        """Close the connections."""
+        """Close the connections of this client."""
         if self._started:
             self._started = False
             await self.session.stop()
@@ -338,7 +356,7 @@ class Admin(AccessRequests):
         return BrokerEpochs(told.broker_name, address, told.broker_id, epochs, told.max_offset)
 
     async def broker_config(self, address: str) -> dict[str, str]:
-        """A broker's settings."""
+        """All settings of the broker at this address (`host:port`) as they are now: key → text."""
         answer = await self._ask(address, RequestCode.GET_BROKER_CONFIG)
         lines = bytes(answer.body).decode().splitlines()
         pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
@@ -555,11 +573,13 @@ class Admin(AccessRequests):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The name server's tables: cluster → broker names, broker name → id (0: master) → address."""
+    """The clusters and brokers that the name servers know."""
 
     clusters: dict[str, list[str]]
+    """Cluster → names of its brokers."""
     brokers: dict[str, dict[int, str]]
+    """Broker name → id (0: master) → address."""
 
     def to_json(self) -> str:
-        """For scripts."""
+        """The same as a JSON object, for scripts."""
         return json.dumps({"clusters": self.clusters, "brokers": self.brokers})

@@ -62,7 +62,7 @@ class LoopThread:
             raise
 
     def stop(self) -> None:
-        """End the thread."""
+        """End the thread, and its event loop with it."""
         if os.getpid() == self._pid:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(START_DEADLINE_S)

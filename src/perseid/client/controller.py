@@ -175,7 +175,7 @@ class ControllerClient(Client):
         return self._active
 
     async def config(self, address: str) -> dict[str, str]:
-        """One controller's settings."""
+        """All settings of one controller as they are now: key → text."""
         answer = await self._call(address, RequestCode.GET_CONTROLLER_CONFIG)
         if answer.code != ResponseCode.SUCCESS:
             raise ServerRefused(answer.code, answer.remark, address)

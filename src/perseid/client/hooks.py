@@ -41,6 +41,7 @@ class Outgoing:
     """A message that is about to be packed. Hooks may set, change and delete `properties`."""
 
     call: SendCall
+    """The call that sends it."""
     message: Message
     """As the caller gave it."""
     properties: dict[str, str]
@@ -56,28 +57,34 @@ class Outgoing:
 
 @dataclass(slots=True, eq=False)
 class SendCall:
-    """One call that sends: of one message, or of a batch. `results` are there at its end if it was stored, `error` if
-    not, neither if it was one-way."""
+    """One call that sends one message or a batch."""
 
     group: str
+    """The producer group."""
     batch: bool = False
     """Whether the messages are sent as one (`send_batch`)."""
     messages: list[Outgoing] = field(default_factory=list)
+    """What it sends, in order."""
     ids: Sequence[str] = ()
     """The unique key of each message, once they are packed."""
     results: Sequence[SendResult] | None = None
+    """Where its messages went, at its end; None: it failed, or was one-way."""
     error: BaseException | None = None
+    """What it raised, at its end."""
     notes: dict[str, Any] = field(default_factory=dict)
     """For hooks: whatever they keep until `on_sent`."""
 
 
 @dataclass(slots=True, eq=False)
 class Sending:
-    """An attempt to send. Afterwards `results` is there if it was stored, `error` if not; neither if it was one-way."""
+    """One attempt to send."""
 
     group: str
+    """The producer group."""
     queue: MessageQueue
+    """Where it is sent."""
     address: str
+    """The broker's, `host:port`."""
     ids: Sequence[str]
     """The unique key of each message."""
     encoded: str
@@ -85,8 +92,11 @@ class Sending:
     body_bytes: int
     """As it is sent: compressed, if it is."""
     started_ms: int
+    """When it began, in milliseconds since 1970."""
     results: list[SendResult] | None = None
+    """Where the messages went, afterwards; None: it failed, or was one-way."""
     error: BaseException | None = None
+    """Why it failed, afterwards."""
     region: str | None = None
     """The broker's, told in its answer."""
     trace_on: bool = True
@@ -103,42 +113,51 @@ class Sending:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The message's."""
+        """The properties of the message, as they are sent."""
         return properties.decode(self.encoded)
 
 
 @dataclass(slots=True, eq=False)
 class Consuming:
-    """One call of a handler: `outcome` (SUCCESS, TIME_OUT, EXCEPTION, FAILED) and `error` are there after it."""
+    """One call of a handler."""
 
     group: str
+    """The consumer group."""
     message: ReceivedMessage
+    """What is handled."""
     started_ms: int
+    """When the call began, in milliseconds since 1970."""
     broadcast: bool = False
     """Whether each member of the group gets all messages."""
     outcome: str | None = None
+    """How it ended, afterwards: SUCCESS, TIME_OUT, EXCEPTION or FAILED."""
     error: BaseException | None = None
+    """What the handler raised, afterwards."""
     notes: dict[str, Any] = field(default_factory=dict)
     """For hooks: whatever they keep from before until after."""
 
 
 @dataclass(slots=True, eq=False)
 class Receiving:
-    """Messages of one topic that a call has given to the application, or the `error` that it raised."""
+    """Messages of one topic that a call has given to the application, or the error that it raised."""
 
     group: str
+    """The consumer group."""
     topic: str
     """Empty: the call failed, and was for more than one topic."""
     messages: Sequence[ReceivedMessage]
+    """What was received."""
     started_ms: int
+    """When the call began, in milliseconds since 1970."""
     error: BaseException | None = None
+    """What it raised."""
 
 
 class Hook:
     """Override what you need."""
 
     async def start(self, session: Session, group: str) -> None:
-        """The client starts."""
+        """The client starts: the place to open what the hook needs."""
 
     async def stop(self) -> None:
         """The client stops; it can still send."""
@@ -150,10 +169,10 @@ class Hook:
         """A call ended, with all its attempts."""
 
     def before_send(self, sending: Sending) -> None:
-        """An attempt begins."""
+        """An attempt to send is about to begin."""
 
     def after_send(self, sending: Sending) -> None:
-        """It ended."""
+        """The attempt ended: with results, an error, or neither if it was one-way."""
 
     def on_receive(self, receiving: Receiving) -> None:
         """A call of a pull or pop consumer got messages, or failed; not told of one that found nothing."""
@@ -162,7 +181,7 @@ class Hook:
         """The handler is about to be called."""
 
     def after_consume(self, consuming: Consuming) -> None:
-        """It ended."""
+        """The handler's call ended; `outcome` says how."""
 
 
 class Hooks:
@@ -227,11 +246,11 @@ class Hooks:
             raise
 
     def before_send(self, sending: Sending) -> None:
-        """An attempt begins."""
+        """An attempt to send is about to begin."""
         _tell(self._before_send, sending)
 
     def after_send(self, sending: Sending) -> None:
-        """It ended."""
+        """The attempt ended: with results, an error, or neither if it was one-way."""
         _tell(self._after_send, sending)
 
     def received(self, group: str, messages: Sequence[ReceivedMessage], started_ms: int) -> None:
@@ -253,7 +272,7 @@ class Hooks:
         _tell(self._before_consume, consuming)
 
     def after_consume(self, consuming: Consuming) -> None:
-        """It ended."""
+        """The handler's call ended; `outcome` says how."""
         _tell(self._after_consume, consuming)
 
 

@@ -31,7 +31,7 @@ class Latency:
         self.sum_ms = 0
 
     def record(self, took_ms: int) -> None:
-        """Count one."""
+        """Count one time, in milliseconds."""
         self.counts[bisect_left(BOUNDS_MS, took_ms)] += 1
         self.sum_ms += took_ms
 
@@ -100,6 +100,7 @@ class ProducerMetrics:
     outage_ms: int = 0
     """Time during which at least one sender waited for its broker; of outages that are over."""
     longest_outage_ms: int = 0
+    """The longest of those outages."""
     latency: Latency = field(default_factory=Latency)
     """From the begin of an attempt to its acknowledgement; an attempt of a batch counts once."""
 

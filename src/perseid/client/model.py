@@ -49,30 +49,37 @@ class MessageQueue(NamedTuple):
 
 @dataclass(slots=True)
 class Message:
-    """A message to send.
-
-    `tag` is what consumers filter by, `keys` what an operator finds it by. `delay_level` 1 to 18 delivers
-    it later (1 s, 5 s, 10 s, 30 s, 1 to 10 min, 20 min, 30 min, 1 h, 2 h by default); so do `delay_ms`, any time
-    from when the broker has it, and `deliver_at_ms`, any time since 1970 by the broker's clock: not before it, up to
-    a second after it, at most three days ahead by default. `properties` are yours: names and values are texts that
-    are not empty. `flag` is a number that travels along untouched. `priority`, 0 or more, is the number of the queue
-    that the broker puts it into, the highest at most; pops of a topic with message.type=PRIORITY look at the highest
-    first. A message in order, in a batch, in a transaction or for a time has none. `lite_topic` is the lite topic of
-    `topic`, whose message.type is LITE, that it goes to (`LiteConsumer`).
-    """
+    """A message to send: `Message("orders", b"…", tag="paid", keys="order-17")`."""
 
     topic: str
+    """The topic that it is sent to."""
     body: bytes
+    """What is sent: at least one byte, by default at most 4 MiB."""
     tag: str | None = None
+    """What consumers filter by; one at most."""
     keys: str | Sequence[str] = ()
+    """What operators find it by, such as an order's number: one, or several."""
     properties: Mapping[str, str] = field(default_factory=dict)
+    """Names and values of your own, texts that are not empty."""
     delay_level: int = 0
+    """1 to 18: deliver it after the delay of this level (1 s, 5 s, 10 s, 30 s, 1 to 10 min, 20 min, 30 min, 1 h, 2 h by
+    default)."""
     flag: int = 0
+    """A number that travels along untouched."""
     wait_stored: bool = True
+    """Wait for the disk or the slaves, where the broker is set to."""
     delay_ms: int = 0
+    """Deliver it so long after the broker has it: not before, and up to a second later; at most three days by
+    default."""
     deliver_at_ms: int = 0
+    """The same as a moment: milliseconds since 1970, by the broker's clock. Only one of the three delays may be
+    given."""
     priority: int | None = None
+    """0 or more: the number of the queue that the broker puts it into, the highest at most. Pops of a topic with
+    message.type=PRIORITY look at the highest first. Not for messages in order, in batches, in transactions or with a
+    delay."""
     lite_topic: str = ""
+    """The lite topic that it goes to, of a `topic` with message.type=LITE (`LiteConsumer`)."""
 
     @property
     def delayed(self) -> bool:
@@ -171,20 +178,22 @@ class SendStatus(IntEnum):
 
 @dataclass(slots=True, frozen=True)
 class SendResult:
-    """Where a message went.
-
-    `msg_id` is the id that the client gave it (kept through retries of consumers), `offset_msg_id` the
-    broker's, which names the place in its log. `recall_handle` is by what `Producer.recall` takes back a message with
-    `delay_ms` or `deliver_at_ms`; empty: it can't be.
-    """
+    """Where a message was stored, and under which ids."""
 
     status: SendStatus
+    """How safely it was stored."""
     msg_id: str
+    """The id that the client gave it; the same through all retries of consumers."""
     offset_msg_id: str
+    """The broker's id, which names the place in its log."""
     queue: MessageQueue
+    """The queue that it stands in."""
     queue_offset: int
+    """Its place there."""
     transaction_id: str = ""
+    """Of a half message: what the broker knows its transaction by."""
     recall_handle: str = ""
+    """By what `Producer.recall` takes back a message with `delay_ms` or `deliver_at_ms`; empty: it can't be."""
 
 
 class Decoder(Protocol[T_co]):
@@ -241,12 +250,12 @@ class ReceivedMessage:
 
     @property
     def tag(self) -> str | None:
-        """The sender's tag."""
+        """The tag that the sender gave it, if any."""
         return self.record.props.get("TAGS")
 
     @property
     def keys(self) -> list[str]:
-        """The sender's keys."""
+        """The keys that the sender gave it."""
         return self.record.props.get("KEYS", "").split()
 
     @property
@@ -281,7 +290,7 @@ class ReceivedMessage:
 
     @property
     def flag(self) -> int:
-        """The sender's number."""
+        """The number that the sender gave it (`Message.flag`)."""
         return self.record.flag
 
     def __repr__(self) -> str:

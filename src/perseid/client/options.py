@@ -52,7 +52,9 @@ class FlowLimits:
     """How much may be buffered of each queue before pulling pauses (the Java client's defaults)."""
 
     max_messages: int = 1000
+    """Messages of one queue."""
     max_bytes: int = 100 * 1024 * 1024
+    """Bytes of them, as they are stored."""
     max_span: int = 2000
     """Distance between the lowest and the highest offset buffered; not looked at by ordered consumers."""
 
@@ -73,6 +75,7 @@ class PushOptions:
     """Leave out what a stamped writer sent again (`perseid.client.stamps`; Perseid's Spark sink is one). Messages that
     this group itself is given again, after a crash or a failed handler, still come."""
     limits: FlowLimits = FlowLimits()
+    """How much is read ahead of each queue before pulling pauses."""
     pull_batch: int = PULL_BATCH
     """Messages that one pull asks for."""
     pull_interval_ms: int = 0
@@ -90,6 +93,7 @@ class PullOptions:
     buffer_messages: int = 1000
     """Read ahead of each assigned queue, at most."""
     buffer_bytes: int = 100 * 1024 * 1024
+    """The same in bytes, as messages are stored."""
     hold_ms: int = HOLD_MS
     """How long a broker may hold a pull that finds nothing new (long polling)."""
     dedupe: bool = False
@@ -114,7 +118,7 @@ class ProducerOptions:
     """How a `Producer` sends."""
 
     timeout_ms: int = SEND_TIMEOUT_MS
-    """Of a send with all its attempts."""
+    """How long a send may take, with all its attempts."""
     retries: int = 2
     """Attempts after the first one, at other queues."""
     retry_when_not_stored_ok: bool = False
@@ -122,8 +126,10 @@ class ProducerOptions:
     compress_above_bytes: int = 4096
     """Bodies of this size and more are compressed."""
     compress_level: int = 5
-    """zlib's, 1 to 9."""
+    """How hard zlib tries, from 1 (quick) to 9 (small)."""
     max_body_bytes: int = MAX_BODY_BYTES
+    """A longer body is refused with `InvalidMessage`. A larger limit needs a larger `maxMessageSize` of the brokers,
+    too."""
     default_queues: int = DEFAULT_QUEUES
     """Queues of a topic that the first send creates, where brokers create topics."""
     avoid_slow_brokers: bool = False
@@ -133,10 +139,12 @@ class ProducerOptions:
     max_batch_messages: int = 256
     """Of a batch that is collected: it leaves when it has so many messages, or bytes."""
     max_batch_bytes: int = 256 * 1024
+    """The same in bytes of bodies."""
     buffer_messages: int = 50_000
     """With `linger_ms`: messages that may be collected or under way before `send()` waits for room, up to
     `timeout_ms`."""
     buffer_bytes: int = 64 * 1024 * 1024
+    """The same in bytes of bodies."""
     hooks: Sequence[Hook] = ()
     """Called for each message and around each attempt (`perseid.client.hooks`)."""
 
@@ -148,13 +156,17 @@ class OrderedProducerOptions:
     deadline_ms: int = 120_000
     """How long one batch is tried before it fails: how long an outage of a broker is borne."""
     timeout_ms: int = SEND_TIMEOUT_MS
-    """Of one attempt."""
+    """How long one attempt may take."""
     max_batch_messages: int = 256
+    """Of a batch: it leaves when it has so many."""
     max_batch_bytes: int = 256 * 1024
+    """The same in bytes of bodies."""
     buffer_messages: int = 50_000
     """Messages that may wait to be acknowledged before `put()` waits and `send()` refuses."""
     buffer_bytes: int = 64 * 1024 * 1024
+    """The same in bytes of bodies."""
     max_body_bytes: int = MAX_BODY_BYTES
+    """A longer body is refused with `InvalidMessage`."""
     default_queues: int = DEFAULT_QUEUES
     """Queues of a topic that the first send creates, where brokers create topics."""
     hooks: Sequence[Hook] = ()

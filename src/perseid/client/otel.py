@@ -163,7 +163,7 @@ class OpenTelemetry(Hook):
                 state.span.add_event("attempt failed", failed | {"exception.message": str(sending.error)})
 
     def on_sent(self, call: SendCall) -> None:
-        """End the span."""
+        """End the span of a call that sent."""
         state: _Send | None = call.notes.pop(self._note, None)
         if state is None or not call.messages:
             return
@@ -222,7 +222,7 @@ class OpenTelemetry(Hook):
         consuming.notes[self._note] = _Process(span, token, asyncio.get_running_loop().time())
 
     def after_consume(self, consuming: Consuming) -> None:
-        """End it."""
+        """End the span of the handler's call."""
         state: _Process | None = consuming.notes.pop(self._note, None)
         if state is None:
             return

@@ -58,13 +58,18 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """The messages found (in order, wanted ones only), and where to go on."""
+    """What one pull found, and where to go on."""
 
     status: PullStatus
+    """Whether there were messages; else why not."""
     messages: list[ReceivedMessage]
+    """In order; those that a filter leaves out are not among them."""
     next_offset: int
+    """Where to go on."""
     min_offset: int
+    """The queue's first offset."""
     max_offset: int
+    """The offset after the queue's last message."""
 
 
 class Puller:

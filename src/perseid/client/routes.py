@@ -55,12 +55,15 @@ class TopicRoute:
     """The brokers and queues of one topic; brokers are sorted by name."""
 
     topic: str
+    """Its name."""
     brokers: dict[str, dict[int, str]] = field(default_factory=dict)
     """Broker name → broker id (0: master) → address."""
     clusters: dict[str, str] = field(default_factory=dict)
     """Broker name → cluster name."""
     queues: tuple[BrokerQueues, ...] = ()
+    """How many queues each broker has, to read and to write."""
     order_conf: str = ""
+    """The topic's order configuration, where the name server has one."""
     leaders: dict[tuple[str, int], str] = field(default_factory=dict)
     """Of a static topic: (broker name of its logical queues, queue id) → the broker that leads it."""
 

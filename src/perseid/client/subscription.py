@@ -21,6 +21,7 @@ class Sql:
     """An SQL92 expression over a message's properties, for brokers with enablePropertyFilter."""
 
     text: str
+    """Such as `amount > 100 AND region = 'EU'`; `TAGS` is the tag."""
 
 
 @dataclass(frozen=True, slots=True)

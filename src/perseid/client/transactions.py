@@ -60,14 +60,14 @@ class TransactionState(IntEnum):
 
 @dataclass(slots=True, frozen=True)
 class TransactionResult:
-    """A half, what its local transaction said, and whether the broker has acknowledged that (`told`).
-
-    A word that was not acknowledged is not lost: the broker asks.
-    """
+    """A transaction that was sent: its half message and its decision."""
 
     half: SendResult
+    """Where the half message was stored."""
     state: TransactionState
+    """What the local transaction said."""
     told: bool
+    """Whether the broker has acknowledged the decision. If not, it is not lost: the broker asks."""
 
 
 Local = Callable[[SendResult], "TransactionState | Awaitable[TransactionState]"]

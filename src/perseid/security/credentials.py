@@ -12,11 +12,14 @@ from perseid.wire.headers.base import Header, to_ext
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A user and the key that it signs with; `security_token` belongs to a temporary user."""
+    """A user, and the key that it signs requests with."""
 
     access_key: str
+    """The user's name."""
     secret_key: str = field(repr=False)
+    """Its key, which never leaves the client."""
     security_token: str | None = field(default=None, repr=False)
+    """What a temporary user has besides."""
 
     def sign(self, header: Header | Mapping[str, str | None] | None, body: Buffer) -> dict[str, str | None]:
         """The header's fields, with the user and its signature."""

@@ -39,7 +39,7 @@ class StoreConfig:
     )
     max_hash_slot_num: int = option(
         5_000_000,
-        "Hash slots of an index file. Fewer than `maxIndexNum` make queries by key slower.",
+        "Hash slots of an index file. Fewer slots make queries by key slower.",
         unit="slots",
         low=1,
     )

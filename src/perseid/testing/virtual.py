@@ -58,8 +58,11 @@ class Sent:
     """Where a message went."""
 
     msg_id: str
+    """The id of the message."""
     queue_id: int
+    """The queue that it stands in."""
     queue_offset: int
+    """Its place there."""
     code: int
     """0, or 10: stored, but not flushed in time."""
 
@@ -96,7 +99,7 @@ class VirtualBroker(VirtualCluster):
 
     @property
     def broker(self) -> NodeDriver:
-        """The broker's machine."""
+        """The broker's own state machine, to look into."""
         return self.machines.brokers[0]
 
     @property

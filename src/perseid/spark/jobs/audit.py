@@ -407,7 +407,7 @@ def finding_text(finding: Finding) -> str:
 
 
 def page(found: Audited) -> Page:
-    """The report."""
+    """The findings as a page of HTML, for `--report`."""
     divergences = sum(pair.divergences + (pair.epochs is not None) for pair in found.pairs)
     corrupt = sum(replica.corrupt for replica in found.replicas)
     apart = sum(not pair.is_compared for pair in found.pairs)

@@ -65,7 +65,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One dead letter."""
+    """One dead letter, as it is shown."""
 
     group: str
     origin: str
@@ -86,7 +86,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """The findings."""
+    """What `dead_letters` found, of all groups."""
 
     where: str
     groups: tuple[Group, ...]
@@ -106,7 +106,7 @@ class DeadLetters:
 
     @property
     def records(self) -> int:
-        """Of all groups."""
+        """Dead letters of all groups together."""
         return sum(group.records for group in self.groups)
 
     def told(self) -> dict[str, Any]:
@@ -261,7 +261,7 @@ def _samples(rows: DataFrame, count: int) -> tuple[Sample, ...]:
 
 
 def summary(found: DeadLetters) -> str:
-    """In a sentence."""
+    """The findings in a sentence, for people."""
     text = f"{found.records:,} dead letters of {len(found.groups):,} groups ({found.where})"
     used = sum(group.used_up for group in found.groups)
     return text + (f": {used:,} used up, {found.records - used:,} given up" if found.records else "")
@@ -282,7 +282,7 @@ def lines(found: DeadLetters) -> list[str]:
 
 
 def page(found: DeadLetters) -> Page:
-    """The report."""
+    """The findings as a page of HTML, for `--report`."""
     made = Page("Dead letters", summary(found) + ".", good=not found.records)
     made.heading("Groups")
     made.table(

@@ -44,7 +44,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic."""
+    """What one topic holds."""
 
     name: str
     records: int
@@ -65,7 +65,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """The findings."""
+    """What `stats` found, of all topics."""
 
     where: str
     topics: tuple[Topic, ...]
@@ -223,7 +223,7 @@ def rates(first: int, last: int, bucket_s: int, buckets: Sequence[tuple[int, int
 
 
 def summary(found: Stats) -> str:
-    """In a sentence."""
+    """The findings in a sentence, for people."""
     records, size = sum(t.records for t in found.topics), sum(t.bytes for t in found.topics)
     text = f"{records:,} messages, {bytes_text(size)}, in {len(found.topics):,} topics ({found.where})"
     return text + (f"; {found.corrupt:,} corrupt rows" if found.corrupt else "")
@@ -239,7 +239,7 @@ def lines(found: Stats) -> list[str]:
 
 
 def page(found: Stats) -> Page:
-    """The report."""
+    """The findings as a page of HTML, for `--report`."""
     made = Page("Topics: size, rate, skew", summary(found) + ".", good=False if found.corrupt else None)
     made.heading("Topics")
     made.table(

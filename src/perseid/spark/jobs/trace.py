@@ -74,7 +74,7 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """The findings."""
+    """What `trace` found, of all traces."""
 
     where: str
     traces: int
@@ -302,7 +302,7 @@ def _curves(values: DataFrame, latencies: Sequence[Latency]) -> tuple[tuple[str,
 
 
 def summary(found: Traced) -> str:
-    """In a sentence."""
+    """The findings in a sentence, for people."""
     failed = sum(one.failures for one in found.latencies)
     text = f"{found.traces:,} traces ({found.where}): " + ", ".join(
         f"{sum(one.count for one in found.latencies if one.kind == kind):,} {kind}" for kind in KINDS
@@ -328,7 +328,7 @@ def lines(found: Traced) -> list[str]:
 
 
 def page(found: Traced) -> Page:
-    """The report."""
+    """The findings as a page of HTML, for `--report`."""
     failed = sum(one.failures for one in found.latencies)
     made = Page("Message traces", summary(found) + ".", good=False if failed or found.undecodable else None)
     for kind in KINDS:
