@@ -2,13 +2,30 @@
 
 import os
 import pickle
+import queue
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from perseid.client import ClientError, Message, MessageQueue, NotStarted, ProducerOptions, SendFailed
-from perseid.client.blocking import BlockingAdmin, BlockingProducer, BlockingPullConsumer
+from perseid.client import (
+    ClientError,
+    ConsumeMode,
+    Message,
+    MessageQueue,
+    NotStarted,
+    ProducerOptions,
+    ReceivedMessage,
+    SendFailed,
+)
+from perseid.client.blocking import (
+    BlockingAdmin,
+    BlockingConsumer,
+    BlockingProducer,
+    BlockingPullConsumer,
+    BlockingPushConsumer,
+)
 
 from .fake import BROKER, FakeServer, in_a_thread
 
@@ -27,22 +44,22 @@ def test_send_read_and_administer(server: FakeServer) -> None:
         producer.send_batch([Message("u", b"40"), Message("u", b"41")])
         assert len(producer.queues("u")) == 1
         assert [row.max_offset for row in admin.topic_stats("u")] == [42]
-        queue = MessageQueue("u", BROKER, 0)
+        only = MessageQueue("u", BROKER, 0)
         with BlockingPullConsumer(server.address, "g", from_where="first") as consumer:
-            assert consumer.queues("u") == [queue]
-            assert (consumer.min_offset(queue), consumer.max_offset(queue)) == (0, 42)
-            read = [m.queue_offset for part in consumer.read(queue, 5, 42) for m in part]
+            assert consumer.queues("u") == [only]
+            assert (consumer.min_offset(only), consumer.max_offset(only)) == (0, 42)
+            read = [m.queue_offset for part in consumer.read(only, 5, 42) for m in part]
             assert read == list(range(5, 42))
-            for part in consumer.read(queue, 0, 42):
+            for part in consumer.read(only, 0, 42):
                 assert part[0].queue_offset == 0
                 break
-            consumer.assign([queue])
-            consumer.seek(queue, 40)
+            consumer.assign([only])
+            consumer.seek(only, 40)
             assert [m.body for m in consumer.poll(10, 5000)] == [b"40", b"41"]
-            assert consumer.position(queue) == 42
+            assert consumer.position(only) == 42
             consumer.commit()
-            assert consumer.committed(queue) == 42
-            assert len(consumer.pull(queue, 0, 3).messages) == 3
+            assert consumer.committed(only) == 42
+            assert len(consumer.pull(only, 0, 3).messages) == 3
 
 
 def test_before_start_it_is_only_its_options_and_travels(server: FakeServer) -> None:
@@ -106,3 +123,90 @@ def test_start_and_stop_may_be_called_twice(server: FakeServer) -> None:
     producer.send(Message("t", b"y"))
     producer.stop()
     assert sorted(server.bodies("t")) == [b"x", b"y"]
+
+
+# ---- consumers of a group ----
+
+
+def filled(server: FakeServer, count: int) -> None:
+    for number in range(count):
+        server.store("t", 0, b"%03d" % number)
+
+
+def test_a_push_consumer_calls_its_handler_in_threads(server: FakeServer) -> None:
+    filled(server, 20)
+    handled: queue.Queue[tuple[bytes, str]] = queue.Queue()
+
+    def handle(message: ReceivedMessage) -> None:
+        handled.put((message.body, threading.current_thread().name))
+
+    with BlockingPushConsumer(server.address, "g", {"t": "*"}, handle, from_where="first") as consumer:
+        found = [handled.get(timeout=20) for _ in range(20)]
+        assert sorted(body for body, _ in found) == [b"%03d" % n for n in range(20)]
+        assert all(name.startswith("handle g") for _, name in found)
+        assert consumer.metrics.pulled == 20 and any(one.topic == "t" for one in consumer.queues)
+        consumer.pause()
+        consumer.resume()
+        filled(server, 1)
+    assert server.committed["g", "t", 0] >= 20
+
+
+def test_a_loop_over_a_consumer_commits_what_it_is_through_with(server: FakeServer) -> None:
+    filled(server, 10)
+    options: dict[str, Any] = {"from_where": "first", "mode": ConsumeMode.ORDERED}
+    with BlockingConsumer(server.address, "g", {"t": "*"}, **options) as consumer:
+        for message in consumer:
+            if message.body == b"002":
+                break
+    assert server.committed["g", "t", 0] == 2
+    with BlockingConsumer(server.address, "g", {"t": "*"}, **options) as consumer:
+        seen = []
+        for message in consumer:
+            seen.append(message.body)
+            if message.body == b"004" and not message.reconsume_times:
+                consumer.retry_later(message, after_ms=10)
+            if message.body == b"009":
+                consumer.done(message)
+                break
+        assert seen == [b"002", b"003", b"004", *(b"%03d" % n for n in range(4, 10))]
+        assert consumer.metrics.failed == 1
+    assert server.committed["g", "t", 0] == 10
+
+
+def test_an_exception_that_leaves_the_loop_fails_its_message(server: FakeServer) -> None:
+    filled(server, 3)
+    with (
+        pytest.raises(KeyError),
+        BlockingConsumer(server.address, "g", {"t": "*"}, from_where="first") as consumer,
+    ):
+        for _ in consumer:
+            raise KeyError
+    assert [back.offset for back in server.sent_back] == [1000], "the place in the broker's log"
+
+
+def test_threads_share_a_consumer_and_their_loops_end_with_it(server: FakeServer) -> None:
+    filled(server, 40)
+    seen: queue.Queue[bytes] = queue.Queue()
+    consumer = BlockingConsumer(server.address, "g", {"t": "*"}, from_where="first").start()
+
+    def loop() -> None:
+        for message in consumer:
+            seen.put(message.body)
+
+    def fails() -> None:
+        for message in consumer:
+            seen.put(message.body)
+            return
+
+    threads = [threading.Thread(target=target) for target in (fails, loop, loop)]
+    for thread in threads:
+        thread.start()
+    found = [seen.get(timeout=20) for _ in range(40)]
+    threads[0].join()
+    consumer.stop()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert len(set(found)) == 40
+    with pytest.raises(NotStarted, match="with BlockingConsumer"):
+        next(iter(consumer))

@@ -15,7 +15,9 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from perseid.client.admin import Admin, Cluster, QueueLag, QueueStats, SlaveStatus
+from perseid.client.consumer import PushConsumer
 from perseid.client.errors import ClientError, NotStarted
+from perseid.client.lifecycle import Client
 from perseid.client.lite import LiteConsumer
 from perseid.client.metrics import ConsumerMetrics, ProducerMetrics
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
@@ -25,6 +27,7 @@ from perseid.client.pull import PullConsumer
 from perseid.client.pulling import PullResult
 from perseid.client.routes import TopicRoute
 from perseid.client.session import Session
+from perseid.client.stream import Consumer
 from perseid.client.surroundings import here
 from perseid.client.tls import ClientTls
 from perseid.client.transactions import TransactionProducer, TransactionResult, TransactionState
@@ -33,7 +36,7 @@ from perseid.wire.lite import OffsetOption
 from perseid.wire.users import AclInfo, PolicyInfo, UserInfo
 
 T = TypeVar("T")
-C = TypeVar("C", Producer, PullConsumer, PopConsumer, Admin)
+C = TypeVar("C", bound=Client)
 
 START_DEADLINE_S = 10.0
 
@@ -54,6 +57,9 @@ class LoopThread:
         if os.getpid() != self._pid:
             coroutine.close()
             raise NotStarted("this client was started before the process forked: make and start one in the child")
+        if self._loop.is_closed():
+            coroutine.close()
+            raise NotStarted("this client was stopped meanwhile: `start()` it again")
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -385,6 +391,102 @@ class BlockingPullConsumer(Blocking[PullConsumer]):
         """As `PullConsumer.commit`."""
         thread, client = self._running
         thread.run(client.commit(queue, offset))
+
+
+class BlockingPushConsumer(Blocking[PushConsumer]):
+    """`PushConsumer` without asyncio; takes the same arguments. A plain function as the handler runs in threads, up to
+    `concurrency` at a time.
+
+        with BlockingPushConsumer("host:9876", "billing", {"orders": "*"}, charge):
+            threading.Event().wait()        # until Ctrl-C, which lets running handlers finish
+    """
+
+    _make: Callable[..., PushConsumer] = PushConsumer
+
+    def pause(self) -> None:
+        """As `PushConsumer.pause`."""
+        thread, client = self._running
+        thread.run(_as_coroutine(client.pause))
+
+    def resume(self) -> None:
+        """As `PushConsumer.resume`."""
+        thread, client = self._running
+        thread.run(_as_coroutine(client.resume))
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """As `PushConsumer.queues`."""
+        thread, client = self._running
+        return thread.run(_as_coroutine(lambda: client.queues))
+
+    @property
+    def metrics(self) -> ConsumerMetrics:
+        """As `PushConsumer.metrics`."""
+        return self._running[1].metrics
+
+
+class BlockingConsumer(Blocking[Consumer]):
+    """`Consumer` without asyncio: `for message in consumer`; takes the same arguments.
+
+        with BlockingConsumer("host:9876", "billing", {"orders": "*"}) as consumer:
+            for message in consumer:
+                charge(message.body)
+
+    What is done, and what comes again, is as with `Consumer` (`perseid.client.stream`), with threads in the place of
+    tasks: several threads can loop over one consumer. A thread that ends within its loop keeps its message until the
+    consumer is stopped, or `consume_timeout_ms` is over.
+    """
+
+    _make: Callable[..., Consumer] = Consumer
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        thread, client = self._running
+        owner = threading.current_thread()
+        thread.run(_as_coroutine(lambda: client.left(owner)))
+        while (message := thread.run(client.take(owner))) is not None:
+            yield message
+
+    def done(self, message: ReceivedMessage) -> None:
+        """As `Consumer.done`."""
+        thread, client = self._running
+        thread.run(_as_coroutine(lambda: client.done(message)))
+
+    def retry_later(self, message: ReceivedMessage, *, delay_level: int = 0, after_ms: int = 0) -> None:
+        """As `Consumer.retry_later`."""
+        thread, client = self._running
+        thread.run(
+            _as_coroutine(lambda: client.retry_later(message, delay_level=delay_level, after_ms=after_ms))
+        )
+
+    @property
+    def metrics(self) -> ConsumerMetrics:
+        """As `Consumer.metrics`."""
+        return self._running[1].metrics
+
+    def stop(self) -> None:
+        """As `Consumer.stop`; a message that the calling thread has not finished comes again."""
+        self._abandon(None)
+        super().stop()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._abandon(error)
+        self.stop()
+
+    def _abandon(self, error: BaseException | None) -> None:
+        """Nobody finishes the messages of the calling thread, and of threads that have ended."""
+        if self._client is None or self._thread is None:
+            return
+        client, current = self._client, threading.current_thread()
+
+        def abandon() -> None:
+            client.abandon(current, error)
+            for owner in client.owners:
+                if isinstance(owner, threading.Thread) and not owner.is_alive():
+                    client.abandon(owner, None)
+
+        self._thread.run(_as_coroutine(abandon))
 
 
 class BlockingAdmin(Blocking[Admin]):

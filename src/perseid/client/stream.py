@@ -102,18 +102,30 @@ class Consumer(PushConsumer):
         """
         self._ended = True
         self._changed.set()
-        unfinished = self._taken.get(asyncio.current_task())
-        if unfinished is not None:
-            self._forget(unfinished)
+        self.abandon(asyncio.current_task(), None)
         await super().stop(patience_ms=patience_ms)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        unfinished = self._taken.get(asyncio.current_task())
-        if unfinished is not None and isinstance(error, Exception):
-            self._fail(unfinished, error)
+        self.abandon(asyncio.current_task(), error)
         await self.stop()
+
+    def abandon(self, owner: Hashable, error: BaseException | None) -> None:
+        """The consumer is about to be stopped, and nobody finishes the message of this loop.
+
+        An exception of the user's fails it. Else it is as if it had not been taken: it is not committed.
+        """
+        delivery = self._taken.get(owner)
+        if delivery is None:
+            return
+        if isinstance(error, Exception):
+            self._fail(delivery, error)
+            return
+        self._release(delivery)
+        if delivery.consuming is not None:
+            self._hooks.after_consume(delivery.consuming)
+        delivery.ended.cancel()
 
     # ---- looping ----
 
@@ -154,6 +166,11 @@ class Consumer(PushConsumer):
             delivery.consuming = Consuming(self.group, delivery.message, delivery.taken_ms, self.mode.is_broadcast)
             self._hooks.before_consume(delivery.consuming)
         return delivery.message
+
+    @property
+    def owners(self) -> list[Hashable]:
+        """Those that have a message now."""
+        return list(self._taken)
 
     def left(self, owner: Hashable) -> None:
         """A loop has ended without asking for the next message: its last one comes again."""
@@ -237,13 +254,6 @@ class Consumer(PushConsumer):
             self._hooks.after_consume(delivery.consuming)
         if not delivery.ended.done():
             delivery.ended.set_result(failure)
-
-    def _forget(self, delivery: _Delivery) -> None:
-        """Leave a message as if it had not been taken, when the consumer stops."""
-        self._release(delivery)
-        if delivery.consuming is not None:
-            self._hooks.after_consume(delivery.consuming)
-        delivery.ended.cancel()
 
     def _release(self, delivery: _Delivery) -> None:
         del self._taken[delivery.owner]
