@@ -1,12 +1,13 @@
-"""Offsets in a file."""
+"""Offsets in a file, and at brokers."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from perseid.client import ClientError, MessageQueue
+from perseid.client import ClientError, MessageQueue, PushConsumer
 from perseid.client.offsets import FileOffsets, only
+from perseid.testing.virtual import VirtualBroker
 
 A, B = MessageQueue("t", "b", 0), MessageQueue("t", "b", 1)
 
@@ -35,3 +36,25 @@ def test_a_broken_file_is_named(tmp_path: Path, text: str) -> None:
 
 def test_only() -> None:
     assert only({A: 1, B: 2}, [B]) == {B: 2}
+
+
+def test_offsets_that_a_broker_keeps_are_not_committed_again_until_it_may_have_lost_them() -> None:
+    with VirtualBroker() as broker:
+        commits: list[int] = []
+        broker.network.tap = lambda end, data: commits.append(broker.now) if b'"code":15,' in data else None
+        broker.create_topic("orders", queues=1)
+        consumer = PushConsumer(broker.namesrv, "billing", {"orders": "*"}, lambda message: None, from_where="first")
+        broker.run(consumer.start())
+        broker.send("orders", b"1")
+        broker.advance(seconds=3)
+        assert commits and broker.committed("billing", "orders", 0) == 1
+        commits.clear()
+        broker.crash()  # within flushConsumerOffsetInterval: the offset was in memory alone
+        broker.start()
+        assert broker.committed("billing", "orders", 0) == 0
+        broker.advance(seconds=30)
+        assert broker.committed("billing", "orders", 0) == 1
+        commits.clear()
+        broker.advance(hours=1)
+        assert not commits
+        broker.run(consumer.stop())

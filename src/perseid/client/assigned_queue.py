@@ -115,8 +115,15 @@ class AssignedQueue:
             return
         self.process_queue.done(message.queue_offset)
         self.last_done_ms = self._consumer.now()
-        self._consumer.offsets[self.queue] = self.process_queue.commit_offset
+        self._move_on()
         self.room.set()
+
+    def _move_on(self) -> None:
+        """The group's offset is where this queue is."""
+        offset, offsets = self.process_queue.commit_offset, self._consumer.offsets
+        if offsets.get(self.queue) != offset:
+            offsets[self.queue] = offset
+            self._consumer.assignment.moved.set()
 
     @property
     def lag(self) -> int:
@@ -172,8 +179,7 @@ class AssignedQueue:
             return 0
         if result.status is PullStatus.MOVED:
             wanted = process_queue.next_offset
-            if wanted != result.next_offset:  # else the group was reset to where we are
-                log.warning("%s: offset %d is not there; on to %d", self.queue, wanted, result.next_offset)
+            log.warning("%s: offset %d is not there; on to %d", self.queue, wanted, result.next_offset)
             consumer.assignment.restart(self, result.next_offset)
             return ERROR_PAUSE_MS
         held_bytes = process_queue.bytes
@@ -182,7 +188,7 @@ class AssignedQueue:
         consumer.counts.pulled += len(fresh)
         consumer.counts.pulled_bytes += process_queue.bytes - held_bytes
         if not process_queue.messages:
-            consumer.offsets[self.queue] = process_queue.commit_offset
+            self._move_on()
         elif consumer.mode.is_ordered:
             self.work.set()
         else:

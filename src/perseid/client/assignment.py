@@ -41,7 +41,7 @@ AGAIN_MS = 500
 COMMIT_INTERVAL_MS = 1000
 """How often the offsets that moved are committed."""
 PERSIST_INTERVAL_MS = 5000
-"""How often all are, since a broker may have lost some."""
+"""How often those are that a broker may have lost."""
 LOCK_INTERVAL_MS = 20_000
 FORCED_DROP_MS = 20_000
 """A handler that runs on for this long after its queue went to another member loses the queue all the same."""
@@ -65,8 +65,10 @@ class Assignment:
             ip = consumer.session.client_id.partition("@")[0]
             self._store = FileOffsets(folder / ip / f"{consumer.group}.json")
         else:
-            self._store = BrokerOffsets(self._positions, consumer.group)
+            self._store = BrokerOffsets(consumer.session, self._positions, consumer.group)
         self._committing = asyncio.Lock()
+        self.moved = asyncio.Event()
+        """Some offset is another than what was last committed."""
         self._committed: dict[MessageQueue, int] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._commits: list[asyncio.Task[None]] = []
@@ -76,9 +78,8 @@ class Assignment:
     async def join(self) -> None:
         """Make ourselves known to the brokers, and begin."""
         consumer, routes = self._consumer, self._session.routes
-        await self._store.open()
         for topic in consumer.subscriptions:
-            routes.watched.add(topic)
+            routes.watch(topic)
             try:
                 await routes.fetch(topic)
             except NoRoute:
@@ -93,7 +94,7 @@ class Assignment:
         spawn, every = self._session.spawn, self._session.every
         self._tasks = [spawn(self._rounds(), f"rebalance {self._group}")]
         self._commits = [
-            spawn(every(COMMIT_INTERVAL_MS, self._commit_moved), f"commit {self._group}"),
+            spawn(every(COMMIT_INTERVAL_MS, self._commit_moved, due=self.moved), f"commit {self._group}"),
             spawn(every(PERSIST_INTERVAL_MS, self.persist), f"persist {self._group}"),
         ]
         if consumer.mode.needs_locks:
@@ -126,15 +127,24 @@ class Assignment:
         self._round.set()
 
     async def persist(self) -> None:
-        """Commit the offsets of all assigned queues, and of those that are being given up."""
-        await self._commit([*self.queues, *self._leaving])
+        """Commit the offsets of all assigned queues, and of those that are being given up, but for those that are
+        surely kept already."""
+        queues = [*self.queues, *self._leaving]
+        lacking = [queue for queue in queues if self._has_moved(queue) or not self._store.keeps(queue)]
+        if lacking:
+            await self._commit(lacking)
 
     async def _commit_moved(self) -> None:
         """Commit the offsets that are others than what was last committed."""
-        offsets = self._consumer.offsets
-        moved = [queue for queue in self.queues if offsets.get(queue) != self._committed.get(queue)]
+        self.moved.clear()
+        moved = [queue for queue in self.queues if self._has_moved(queue)]
         if moved:
             await self._commit(moved)
+        if any(map(self._has_moved, moved)):
+            self.moved.set()
+
+    def _has_moved(self, queue: MessageQueue) -> bool:
+        return self._consumer.offsets.get(queue) != self._committed.get(queue)
 
     async def _commit(self, queues: Iterable[MessageQueue]) -> None:
         async with self._committing:

@@ -170,6 +170,8 @@ class Routes:
         self._missing_since: dict[str, float] = {}
         self._addresses: dict[str, dict[int, str]] = {}
         self._homes: dict[MessageQueue, str] = {}
+        self.missing = asyncio.Event()
+        """Some topic that is watched is not known yet."""
         self.watched: set[str] = set()
         """Topics that are asked for at each poll although they do not exist yet."""
         self.on_change: list[Callable[[str], None]] = []
@@ -231,6 +233,11 @@ class Routes:
             except PerseidError as error:
                 log.warning("the route of %s stays as it was: %s", topic, error)
 
+    def watch(self, topic: str) -> None:
+        """Ask for a topic until it exists, and at each poll."""
+        self.watched.add(topic)
+        self.missing.set()
+
     async def ask_for_missing(self) -> None:
         """One round of the poll of topics that are watched and not known: asks for those whose time has come."""
         now = asyncio.get_running_loop().time()
@@ -241,6 +248,8 @@ class Routes:
                 await self.refresh(topic, at_once=True)
         for topic in self._missing_since.keys() & self._known.keys():
             del self._missing_since[topic]
+        if self.watched <= self._known.keys():
+            self.missing.clear()
 
     def address(self, broker_name: str, broker_id: int = MASTER_ID, *, only_this: bool = True) -> str | None:
         """The address of a broker that some known route named; without `only_this` of any replica."""

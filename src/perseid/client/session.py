@@ -99,7 +99,10 @@ class Session:
             self.connections.open()
             self._loops = [
                 self.spawn(self.every(POLL_INTERVAL_MS, self.routes.refresh_all), "route poll"),
-                self.spawn(self.every(MISSING_INTERVAL_MS, self.routes.ask_for_missing), "missing topics"),
+                self.spawn(
+                    self.every(MISSING_INTERVAL_MS, self.routes.ask_for_missing, due=self.routes.missing),
+                    "missing topics",
+                ),
                 self.spawn(self.every(HEARTBEAT_INTERVAL_MS, self.heartbeat), "heartbeats"),
             ]
 
@@ -126,9 +129,14 @@ class Session:
         task.add_done_callback(self._task_done)
         return task
 
-    async def every(self, interval_ms: int, action: Callable[[], Awaitable[None]]) -> None:
-        """Run `action` each `interval_ms` until cancelled; an error of one round is logged."""
+    async def every(
+        self, interval_ms: int, action: Callable[[], Awaitable[None]], *, due: asyncio.Event | None = None
+    ) -> None:
+        """Run `action` each `interval_ms` until cancelled; an error of one round is logged. While `due` is not set
+        there is nothing to do, and no round."""
         while True:
+            if due is not None:
+                await due.wait()
             await asyncio.sleep(interval_ms / 1000)
             try:
                 await action()

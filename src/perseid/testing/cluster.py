@@ -154,6 +154,10 @@ class VirtualCluster:
         """End a node cleanly, as SIGTERM does: it is down a moment later. Gives the machine's name."""
         return self._down(name, lambda node: node.shut_down())
 
+    def signal(self, number: int) -> None:
+        """Do what the application does at a signal, such as `signal.SIGTERM`: `loop.add_signal_handler` said what."""
+        self.loop.send_signal(number)
+
     # ---- faults that heal ----
 
     def partition(self, one: str, other: str) -> None:

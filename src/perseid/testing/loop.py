@@ -45,6 +45,7 @@ SLOW_CALL_S = 1.0
 """A function that blocks for longer than this, of real time, is worth a warning."""
 SHOWN_PLACES = 20
 MAIN_TASK = "the test"
+CLOSED = "this virtual cluster was closed: make a new one"
 US_ROUNDING = 0.001
 """A time in seconds is a float: this much of a microsecond is an error of rounding."""
 
@@ -164,7 +165,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """The result of a coroutine; time passes as it waits. WaitedInVain when it has not gone on for more than
         `limit_s` of virtual time; a timer that is longer than that (`asyncio.sleep(100_000)`) is waited for."""
         try:
-            self._check_not_running()
+            self._check_free()
         except BaseException:
             coroutine.close()
             raise
@@ -178,7 +179,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def play(self, until_us: int, over: Callable[[], bool] | None = None) -> bool:
         """Let time pass until then, or until `over`; whether it was over."""
-        self._check_not_running()
+        self._check_free()
         self._begin(math.inf)
         self._until_us, self._over = until_us, over
         try:
@@ -198,12 +199,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _begin(self, limit_s: float) -> None:
         self.scheduler.actions, self.scheduler.max_actions = 0, MAX_ACTIONS_OF_A_CALL
         self._allowed_us = -1 if math.isinf(limit_s) else int(limit_s * US_PER_S)
+        self._instant = (-1, 0)
         self._goes_on()
 
     def _goes_on(self) -> None:
         self._limit_us = self.scheduler.now_us + self._allowed_us
 
-    def _check_not_running(self) -> None:
+    def _check_free(self) -> None:
+        if self.is_closed():
+            raise VirtualTimeError(CLOSED)
         if self.is_running():
             raise VirtualTimeError(
                 "this is a call for a plain test, and a coroutine is running: in a coroutine write "
@@ -237,7 +241,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         """As asyncio's: the timer is an action of the simulator."""
         if self.is_closed():
-            raise VirtualTimeError("this virtual cluster was closed")
+            raise VirtualTimeError(CLOSED)
         at_us = math.ceil(when * US_PER_S - US_ROUNDING)
         if 0 <= self._allowed_us <= at_us - self.scheduler.now_us:
             self._limit_us = max(self._limit_us, at_us + 1)

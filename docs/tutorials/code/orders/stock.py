@@ -1,12 +1,8 @@
 """The stock answers how many of an item there are."""
 
-import logging
-
 from orders.database import Database
 from orders.model import STOCK
-from perseid.client import ClientError, Producer, PushConsumer, ReceivedMessage
-
-log = logging.getLogger(__name__)
+from perseid.client import Producer, PushConsumer, ReceivedMessage
 
 
 class Stock:
@@ -22,9 +18,6 @@ class Stock:
     async def answer(self, request: ReceivedMessage) -> None:
         """Reply to one request."""
         quantity = self.database.in_stock(request.body.decode())
-        try:
-            await self.producer.reply(request, str(quantity).encode())
-        except ClientError as error:
-            log.info("nobody waits for this reply any more: %s", error)
+        await self.producer.reply(request, str(quantity).encode())
 
     # --8<-- [end:answer]

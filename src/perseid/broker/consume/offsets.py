@@ -86,6 +86,7 @@ class ConsumerOffsets:
         if self.later_on_commit or self._commits % max(1, version_step) == 0:
             self.version.next_version(now, self.version.state_version)
             self.later_on_commit = False
+            self.dirty = True
         return True
 
     def query(self, topic: str, group: str, queue_id: int) -> int | None:
@@ -103,8 +104,9 @@ class ConsumerOffsets:
             if len(self._pulled) >= MAX_OFFSETS:
                 return
             queues = self._pulled[topic, group] = {}
-        queues[queue_id] = next_offset
-        self.dirty = True
+        if queues.get(queue_id) != next_offset:
+            queues[queue_id] = next_offset
+            self.dirty = True
 
     def pull_offset(self, topic: str, group: str, queue_id: int) -> int | None:
         """How far the group was given messages; the committed offset when no pull is known."""
@@ -257,6 +259,8 @@ class ConsumerOffsets:
             if self._count >= MAX_OFFSETS:
                 return
             self._count += 1
+        elif queues[queue_id] == offset:
+            return
         queues[queue_id] = offset
         self.dirty = True
 
