@@ -55,7 +55,7 @@ test-times: $(READY) ## Where the seconds of the last runs of tests went: by fol
 check: $(READY) ## Lint, types, layers, tidiness, the site
 	$(BIN)/ruff check setup.py src tests bench demo examples release docs
 	$(BIN)/mypy
-	MYPYPATH=docs/tutorials/code $(BIN)/mypy --strict --explicit-package-bases docs/tutorials/code
+	MYPYPATH=docs/tutorials/code:docs/how-to $(BIN)/mypy --strict --explicit-package-bases docs/tutorials/code docs/how-to/code
 	$(BIN)/lint-imports --config .importlinter --no-cache
 	$(RUN) -m pytest tests/tidy -p no:randomly
 	$(MKDOCS) build

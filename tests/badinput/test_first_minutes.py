@@ -1,11 +1,16 @@
 """Mistakes of the first minutes: each is told in one line that says what to do next."""
 
 import json
+import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from perseid.base.extras import EXTRAS
+from perseid.cli import main
 
 DEADLINE_S = 120
 
@@ -87,3 +92,53 @@ def test_an_import_that_needs_an_extra_names_it() -> None:
     for kind, text in told.values():
         assert kind == "MissingExtra"
         assert text in {f"perseid.spark needs {name}: pip install 'perseid[spark]'" for name in ("pyspark", "pyarrow")}
+
+
+def told_by(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """What a command that fails says on stderr, besides the lines of a server's log."""
+    assert main.run([str(word) for word in words]) == 1
+    return "".join(line + "\n" for line in capsys.readouterr().err.splitlines() if line.startswith("perseid: "))
+
+
+def test_a_port_that_is_taken_names_its_process_and_what_to_choose(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        settings = f"bindAddress=127.0.0.1\nlistenPort={port}\n"
+        namesrv, broker, controller = (tmp_path / name for name in ("namesrv", "broker", "controller"))
+        namesrv.write_text(f"{settings}kvConfigPath={tmp_path}/kv.json\n")
+        broker.write_text(f"{settings}storePathRootDir={tmp_path}/store\nbrokerIP1=127.0.0.1\n")
+        controller.write_text(
+            f"bindAddress=127.0.0.1\ncontrollerDLegerGroup=g\ncontrollerDLegerPeers=n0-127.0.0.1:{port}\ncontrollerDLegerSelfId=n0\n"
+            f"controllerStorePath={tmp_path}/controllers\n"
+        )
+        data = ("--data", tmp_path / "data")
+        for words, choice in (
+            (("up", *data, "--namesrv-port", port), "--namesrv-port"),
+            (("up", *data, "--namesrv-port", 0, "--broker-port", port), "--broker-port"),
+            (("up", *data, "--namesrv-port", 0, "--broker-port", port + 2), "--broker-port (this one is 2 below it)"),
+            (("up", *data, "--ha", "--namesrv-port", port), "--namesrv-port"),
+            (("namesrv", "-c", namesrv), "listenPort in the file of -c"),
+            (("broker", "-c", broker), "listenPort in the file of -c"),
+            (("controller", "-c", controller), "controllerDLegerPeers"),
+        ):
+            line = told_by(capsys, *words)
+            assert line.startswith(f"perseid: can't listen on 127.0.0.1:{port}: it is taken by process {os.getpid()} (")
+            assert line.endswith(f"; end that, or choose another port with {choice}\n"), line
+            assert line.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_used_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ports = ("--namesrv-port", 0, "--broker-port", 0)
+    file = tmp_path / "file"
+    file.write_text("")
+    line = f"perseid: {file}: can't be used as a folder: File exists; choose another\n"
+    assert told_by(capsys, "up", "--data", file, *ports) == line
+    command = [sys.executable, "-m", "perseid.cli.main", "up", "--data", str(tmp_path / "data"), *map(str, ports)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as first:
+        assert first.stdout is not None and first.stdout.readline().startswith("ready ")
+        assert told_by(capsys, "up", "--data", tmp_path / "data", *ports) == (
+            f"perseid: {tmp_path}/data/store/lock: another process uses the folder; stop it or choose another\n"
+        )
+        first.terminate()

@@ -9,7 +9,12 @@ from perseid.base import extras
 from perseid.base.errors import PerseidError
 
 ROOT = Path(__file__).parents[2]
-DISTRIBUTIONS = {"yaml": "PyYAML", "google.protobuf": "protobuf", "opentelemetry": "opentelemetry-api", "py4j": "pyspark"}
+DISTRIBUTIONS = {
+    "yaml": "PyYAML",
+    "google.protobuf": "protobuf",
+    "opentelemetry": "opentelemetry-api",
+    "py4j": "pyspark",
+}
 """Packages whose distribution is named otherwise, or that come with one."""
 
 

@@ -252,6 +252,12 @@ class Reader:
         """Have a folder of the tutorials' code."""
         shutil.copytree(CODE / code, self.folder / code, ignore=shutil.ignore_patterns("__pycache__"))
 
+    def start_broker(self) -> None:
+        """Have a broker that runs, as most pages suppose."""
+        shell = self.shell("Terminal: a broker")
+        shell.begin("perseid up --data data")
+        shell.expect(["ready namesrv=…"])
+
     def follow(self) -> int:
         """Do all that the page says; how many commands that were."""
         count = 0

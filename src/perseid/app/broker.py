@@ -210,12 +210,14 @@ def build(
     )
     if listeners is None:
         host, port = loaded.process.bind_address, loaded.broker.listen_port
-        listeners = {MAIN_LISTENER: Listener(host, port), VIP_LISTENER: Listener(host, port + VIP_OFFSET)}
+        main = Listener(host, port, setting="listenPort in the file of -c")
+        vip = replace(main, port=port + VIP_OFFSET, setting=f"{main.setting} (this one is {-VIP_OFFSET} below it)")
+        listeners = {MAIN_LISTENER: main, VIP_LISTENER: vip}
         if loaded.broker.enable_dleger_commit_log:
             _, _, group_port = peers_of(loaded.raft.peers)[loaded.raft.self_id].rpartition(":")
-            listeners[RAFT_LISTENER] = Listener(host, int(group_port))
+            listeners[RAFT_LISTENER] = Listener(host, int(group_port), setting="dLegerPeers")
         else:
-            listeners[HA_LISTENER] = Listener(host, loaded.ha_port, complete=len)
+            listeners[HA_LISTENER] = Listener(host, loaded.ha_port, complete=len, setting="haListenPort")
     limits = Limits(idle_ms=loaded.process.server_channel_max_idle_time_seconds * 1000)
     dials = tls.dials() if tls is not None else None
     secured = tls.secure(listeners) if tls is not None else listeners

@@ -108,7 +108,7 @@ def build(loaded: Loaded, listener: Listener | None = None, tls: ProcessTls | No
     node.kept = lambda: given
     port = _port(raft)
     limits = Limits(idle_ms=own.server_channel_max_idle_time_seconds * 1000)
-    main = listener or Listener(own.bind_address, port)
+    main = listener or Listener(own.bind_address, port, setting="controllerDLegerPeers")
     name = f"controller-{raft.self_id}"
     listeners = {LISTENER: main}
     dials = tls.dials() if tls is not None else None

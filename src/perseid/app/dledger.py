@@ -99,7 +99,7 @@ def driver(own: DLedgerConfig, raft: RaftConfig, tls: ProcessTls, members: Membe
     sizes = raft.mapped_file_size_for_entry_data, raft.mapped_file_size_for_entry_index
     log = FileLog(disk, *sizes) if own.store_type == FILE else MemoryLog()
     _, _, port = peers_of(raft.peers)[raft.self_id].rpartition(":")
-    listeners = tls.secure({LISTENER: Listener("0.0.0.0", int(port))})
+    listeners = tls.secure({LISTENER: Listener("0.0.0.0", int(port), setting="peers")})
     node = Raft(raft, log, disk, Random())
     node.caller.sign, node.stranger = members.sign, members.stranger
     return Driver(node, disk, listeners, name=raft.self_id, dials=tls.dials())

@@ -25,6 +25,7 @@ from perseid.client.controller import ControllerClient, ReplicaSet
 from perseid.client.errors import ClientError
 from perseid.client.session import Session
 from perseid.disk.real import FILE_MODE, make_folders
+from perseid.net.driver import bind
 from perseid.net.ports import free_port
 from perseid.security.credentials import Credentials
 
@@ -34,6 +35,7 @@ CONTROLLERS = 3
 NAME_SERVERS = 2
 NAME_SERVER_STEP = 10
 MIN_REPLICAS, MAX_REPLICAS = 2, 3
+PORT_FLAGS = {"namesrv": "--namesrv-port", "controller": "--controller-port", "broker": "--broker-port"}
 CONTROLLER_PORT = 9878
 CONTROLLER_STEP = -10
 """The original's own examples have its controllers at 9878, 9868 and 9858."""
@@ -164,11 +166,14 @@ class Cluster:
         return self._logs / f"{name}.log"
 
     async def start(self) -> None:
-        """Start all of them; ConfigError when the folder can't be used."""
+        """Start all of them; ConfigError when the folder or a port can't be used."""
         conf = self.plan.data / "conf"
         try:
             for folder in (conf, self._logs):
                 make_folders(folder)
+            for member in self.plan.members:
+                host, _, port = member.address.rpartition(":")
+                bind(host, int(port), PORT_FLAGS[member.role]).close()
             for member in self.plan.members:
                 command = perseid(member.role, "-c", str(member.write(conf)))
                 child = self.children[member.name] = Child(member.name, command)

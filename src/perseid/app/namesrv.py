@@ -21,6 +21,7 @@ from perseid.security.members import EVERYBODY, OPEN, MemberOptions, Members
 from perseid.security.tls_settings import DEFAULT, Chosen, TlsConfig
 
 LISTENER = "main"
+PORT_SETTING = "listenPort in the file of -c"
 
 
 def load(path: Path | None) -> NameServerConfig:
@@ -75,7 +76,7 @@ def build(
         members=members,
     )
     limits = Limits(idle_ms=loaded.server_channel_max_idle_time_seconds * 1000)
-    main = listener or Listener(loaded.bind_address, loaded.listen_port)
+    main = listener or Listener(loaded.bind_address, loaded.listen_port, setting=PORT_SETTING)
     listeners = {LISTENER: main}
     dials = tls.dials() if tls is not None else None
     secured = tls.secure(listeners) if tls is not None else listeners

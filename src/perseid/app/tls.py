@@ -12,7 +12,7 @@ import os
 import ssl
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -92,7 +92,7 @@ class ProcessTls:
         """The listeners with TLS."""
         of_members = {HA: self.ha_listener(), GROUP: self.group_listener()}
         return {
-            name: Listener(one.host, one.port, one.bound, one.complete, of_members.get(name) or self.listener())
+            name: replace(one, tls=of_members.get(name) or self.listener())
             for name, one in listeners.items()
         }
 

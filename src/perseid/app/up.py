@@ -27,6 +27,9 @@ from perseid.security.tls_settings import DEFAULT
 from perseid.store.config import StoreConfig
 
 HOST = "127.0.0.1"
+NAMESRV_PORT = "--namesrv-port"
+BROKER_PORT = "--broker-port"
+"""Flags of the command, for its errors."""
 FOLDER = "security"
 """Of certificates and keys, below what `--data` names."""
 PORT_TRIES = 100
@@ -36,10 +39,10 @@ PORT_TRIES = 100
 def broker_listeners(port: int) -> tuple[int, dict[str, Listener]]:
     """Bound sockets for a broker on `port` (0: a free one) and for its second port; ConfigError if they are taken."""
     for left in range(PORT_TRIES if port == 0 else 1, 0, -1):
-        main = bind(HOST, port)
+        main = bind(HOST, port, BROKER_PORT)
         number = main.getsockname()[1]
         try:
-            vip = bind(HOST, number + broker_app.VIP_OFFSET)
+            vip = bind(HOST, number + broker_app.VIP_OFFSET, f"{BROKER_PORT} (this one is 2 below it)")
         except ConfigError:
             main.close()
             if left == 1:
@@ -70,7 +73,7 @@ async def serve(
 ) -> int:
     """Run both on `data`, an absolute path, until told to end; the exit code. `secured`: with TLS alone, for clients
     with a certificate of the CA in `data`/security, whose requests are signed."""
-    namesrv_socket = bind(HOST, namesrv_port)
+    namesrv_socket = bind(HOST, namesrv_port, NAMESRV_PORT)
     namesrv_at = f"{HOST}:{namesrv_socket.getsockname()[1]}"
     number, listeners = broker_listeners(broker_port)
     names = NameServerConfig(

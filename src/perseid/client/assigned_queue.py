@@ -179,7 +179,8 @@ class AssignedQueue:
             return 0
         if result.status is PullStatus.MOVED:
             wanted = process_queue.next_offset
-            log.warning("%s: offset %d is not there; on to %d", self.queue, wanted, result.next_offset)
+            if wanted != result.next_offset:  # else the group was reset to where we are
+                log.warning("%s: offset %d is not there; on to %d", self.queue, wanted, result.next_offset)
             consumer.assignment.restart(self, result.next_offset)
             return ERROR_PAUSE_MS
         held_bytes = process_queue.bytes

@@ -78,6 +78,7 @@ class Assignment:
     async def join(self) -> None:
         """Make ourselves known to the brokers, and begin."""
         consumer, routes = self._consumer, self._session.routes
+        await self._store.open()
         for topic in consumer.subscriptions:
             routes.watch(topic)
             try:

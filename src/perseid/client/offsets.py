@@ -20,8 +20,15 @@ from perseid.client.surroundings import here
 log = logging.getLogger("perseid.client")
 
 
+FRESH = ".new"
+"""A file's ending while it is written."""
+
+
 class OffsetStore(Protocol):
     """Offsets by queue, kept somewhere that outlives the consumer."""
+
+    async def open(self) -> None:
+        """Get ready. ClientError when nothing could be kept."""
 
     async def read(self, queue: MessageQueue) -> int | None:
         """The offset that is kept for a queue; None: none is."""
@@ -45,6 +52,9 @@ class BrokerOffsets:
         self._offsets = offsets
         self._group = group
         self._saved_over: dict[MessageQueue, Connection | None] = {}
+
+    async def open(self) -> None:
+        """Nothing to do: the brokers keep them."""
 
     async def read(self, queue: MessageQueue) -> int | None:
         return await self._offsets.committed(self._group, queue)
@@ -82,6 +92,10 @@ class FileOffsets:
         self._path = path
         self._known: dict[MessageQueue, int] | None = None
 
+    async def open(self) -> None:
+        """Make the folder. ClientError when no file can be written there."""
+        await asyncio.to_thread(self._try)
+
     async def read(self, queue: MessageQueue) -> int | None:
         if self._known is None:
             self._known = await asyncio.to_thread(self._load)
@@ -93,6 +107,18 @@ class FileOffsets:
         self._known.update(offsets)
         await asyncio.to_thread(self._store, dict(self._known))
         return set(offsets)
+
+    def _try(self) -> None:
+        fresh = self._path.with_suffix(FRESH)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            fresh.touch()
+            fresh.unlink()
+        except OSError as error:
+            raise ClientError(
+                f"{self._path.parent}: a broadcasting consumer can't keep its offsets there ({error.strerror}); name "
+                "a folder that can be written: PushOptions(offsets_folder=Path(...))"
+            ) from error
 
     def keeps(self, queue: MessageQueue) -> bool:
         return self._known is not None and queue in self._known
@@ -114,7 +140,7 @@ class FileOffsets:
             for queue, offset in sorted(offsets.items())
         ]
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self._path.with_suffix(".new")
+        fresh = self._path.with_suffix(FRESH)
         with open(fresh, "w") as file:
             json.dump({"offsets": rows}, file, indent=1)
             file.flush()

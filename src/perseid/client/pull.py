@@ -379,7 +379,9 @@ class PullConsumer(Client):
                     hold_ms=self.options.hold_ms,
                 )
                 if result.status is PullStatus.MOVED:
-                    log.warning("%s: offset %d is not there; on to %d", queue, assigned.next_fetch, result.next_offset)
+                    if assigned.next_fetch != result.next_offset:  # else the group was reset to where we are
+                        text = "%s: offset %d is not there; on to %d"
+                        log.warning(text, queue, assigned.next_fetch, result.next_offset)
                     assigned.deduplicator = None
                 elif self.options.dedupe:
                     assigned.deduplicator = assigned.deduplicator or Deduplicator(queue, assigned.next_fetch)

@@ -16,6 +16,7 @@ reason, `""` for a clean end.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 import time
@@ -57,6 +58,7 @@ from perseid.core import complete
 from perseid.disk.port import Disk
 from perseid.net.acceptor import Acceptor, descriptors_left
 from perseid.net.connection import Connection
+from perseid.net.holder import holder
 from perseid.net.iothread import Failed, IOThread
 from perseid.net.limits import Limits
 from perseid.net.names import Names
@@ -74,21 +76,23 @@ RESOLUTION_MS = 1
 @dataclass(frozen=True, slots=True)
 class Listener:
     """Where to accept connections, how their frames are found, and how TLS is taken (None: nobody looks for it). A
-    socket that is bound already will do."""
+    socket that is bound already will do. `setting`: what another port is chosen with."""
 
     host: str = "127.0.0.1"
     port: int = 0
     bound: socket.socket | None = None
     complete: Callable[[Buffer], int] = complete
     tls: ServerSide | None = None
+    setting: str = ""
 
     def bind(self) -> socket.socket:
         """ConfigError when the address can't be had."""
-        return self.bound if self.bound is not None else bind(self.host, self.port)
+        return self.bound if self.bound is not None else bind(self.host, self.port, self.setting)
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A socket that holds an address (a free port for 0) and doesn't listen yet, or ConfigError."""
+def bind(host: str, port: int, setting: str = "") -> socket.socket:
+    """A socket that holds an address (a free port for 0) and doesn't listen yet, or ConfigError. `setting`: what
+    another port is chosen with."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -96,8 +100,15 @@ def bind(host: str, port: int) -> socket.socket:
         sock.bind((host, port))
     except (OSError, OverflowError) as error:
         sock.close()
-        raise ConfigError(f"can't listen on {host}:{port}: {error}") from None
+        raise ConfigError(f"can't listen on {host}:{port}: {_why_not(error, port, setting)}") from None
     return sock
+
+
+def _why_not(error: OSError | OverflowError, port: int, setting: str) -> str:
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        choose = f"choose another port with {setting}" if setting else "choose another port"
+        return f"it is taken by {holder(port)}; end that, or {choose}"
+    return str(error)
 
 
 class Driver:

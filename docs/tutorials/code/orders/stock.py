@@ -1,8 +1,12 @@
 """The stock answers how many of an item there are."""
 
+import logging
+
 from orders.database import Database
 from orders.model import STOCK
-from perseid.client import Producer, PushConsumer, ReceivedMessage
+from perseid.client import ClientError, Producer, PushConsumer, ReceivedMessage
+
+log = logging.getLogger(__name__)
 
 
 class Stock:
@@ -18,6 +22,9 @@ class Stock:
     async def answer(self, request: ReceivedMessage) -> None:
         """Reply to one request."""
         quantity = self.database.in_stock(request.body.decode())
-        await self.producer.reply(request, str(quantity).encode())
+        try:
+            await self.producer.reply(request, str(quantity).encode())
+        except ClientError as error:
+            log.info("nobody waits for this reply any more: %s", error)
 
     # --8<-- [end:answer]
