@@ -13,7 +13,7 @@ from types import FunctionType, MethodType, ModuleType
 import pytest
 
 MODULES = ("perseid.client", "perseid.client.blocking", "perseid.testing.virtual", "perseid.spark")
-LEAST_WORDS = 4
+LEAST_WORDS = 3
 """Fewer say too little, but for one that leads to another (`As `Producer.send`.`)."""
 REFERENCE = "As `"
 
