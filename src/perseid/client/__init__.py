@@ -49,6 +49,7 @@ from perseid.client.producer import Producer
 from perseid.client.pull import PullConsumer
 from perseid.client.pulling import PullResult, PullStatus
 from perseid.client.routes import TopicRoute
+from perseid.client.run import run_until_signal
 from perseid.client.serializers import Functions, Json, Msgpack, Protobuf, Serializer
 from perseid.client.session import Session
 from perseid.client.stream import Consumer
@@ -125,4 +126,5 @@ __all__ = [
     "TransactionResult",
     "TransactionState",
     "read_credentials",
+    "run_until_signal",
 ]

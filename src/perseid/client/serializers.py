@@ -146,7 +146,7 @@ class Protobuf(Serializer[G]):
         self._of = of
 
     def dumps(self, value: G) -> bytes:
-        """The message's bytes."""
+        """The message in the format of Protocol Buffers."""
         return value.SerializeToString()
 
     def loads(self, data: bytes) -> G:
