@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from perseid.client import Admin, ClientError, ServerRefused, Session
-from perseid.client.controller import ControllerClient, NoController, Replica, addresses_of
+from perseid.client.controller import ControllerClient, Replica, addresses_of
+from perseid.client.errors import NoController
 from perseid.verify import Ledger, OutageMonitor, SteadySender
 from perseid.wire import controller
 from perseid.wire.codes import RequestCode, ResponseCode

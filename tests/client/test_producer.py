@@ -16,6 +16,7 @@ from perseid.client import (
     SendStatus,
     ServerRefused,
 )
+from perseid.client.errors import BadAnswer
 from perseid.client.producer import RETRY_CODES
 from perseid.wire import compression, properties
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -260,16 +261,17 @@ def test_many_sends_at_once() -> None:
     run(test())
 
 
-def test_an_answer_that_can_not_be_read_is_an_error_of_this_send_only() -> None:
+def test_an_answer_that_can_not_be_read_is_tried_again_as_a_lost_one() -> None:
     async def test() -> None:
-        from perseid.base.errors import RemoteProtocolError
-
         no_header: Callable[[Command], Answer] = lambda command: Answer(0)  # noqa: E731
         async with FakeServer({"t": 1}) as server, Producer(server.address) as producer:
-            server.script[SEND].append(no_header)
-            with pytest.raises(RemoteProtocolError):
-                await producer.send(Message("t", b"x"))
-            await producer.send(Message("t", b"y"))
-            assert server.bodies("t") == [b"y"]
+            server.script[SEND] += [no_header]
+            await producer.send(Message("t", b"x"))
+            server.script[SEND] += [no_header] * 3
+            with pytest.raises(SendFailed) as caught:
+                await producer.send(Message("t", b"y"))
+            assert isinstance(caught.value.__cause__, BadAnswer) and caught.value.outcome_unknown
+            await producer.send(Message("t", b"z"))
+            assert server.bodies("t") == [b"x", b"z"]
 
     run(test())

@@ -13,7 +13,8 @@ from rich.table import Table
 
 from perseid.cli.topics import DEFAULT_NAMESRV, AsJson, Namesrv, run, show
 from perseid.client import Admin, BrokerEpochs, ClientError, ServerRefused
-from perseid.client.controller import ControllerClient, ControllerStatus, Elected, NoController, ReplicaSet
+from perseid.client.controller import ControllerClient, ControllerStatus, Elected, ReplicaSet
+from perseid.client.errors import NoController
 from perseid.wire.codes import ResponseCode
 
 T = TypeVar("T")

@@ -17,18 +17,26 @@ from perseid.client.admin import Admin, BrokerEpochs, Cluster, QueueLag, QueueSt
 from perseid.client.consumer import PushConsumer, RetryLater
 from perseid.client.credentials import read_credentials
 from perseid.client.errors import (
+    BadAnswer,
+    BadSettings,
     BufferFull,
     ClientError,
     ConnectFailed,
     ConnectionLost,
     InvalidBody,
     InvalidMessage,
+    NoController,
+    NoLeader,
+    NoNameServer,
     NoReply,
     NoRoute,
     NotStarted,
+    OutcomeUnknown,
     RequestTimeout,
     SendFailed,
     ServerRefused,
+    TlsFailed,
+    UsageError,
 )
 from perseid.client.hooks import Consuming, Hook, Outgoing, Receiving, SendCall, Sending
 from perseid.client.lite import Begin, LiteConsumer
@@ -61,6 +69,8 @@ from perseid.security.credentials import Credentials
 
 __all__ = [
     "Admin",
+    "BadAnswer",
+    "BadSettings",
     "Begin",
     "BrokerEpochs",
     "BufferFull",
@@ -85,11 +95,15 @@ __all__ = [
     "Message",
     "MessageQueue",
     "Msgpack",
+    "NoController",
+    "NoLeader",
+    "NoNameServer",
     "NoReply",
     "NoRoute",
     "NotStarted",
     "OrderedProducer",
     "OrderedProducerOptions",
+    "OutcomeUnknown",
     "Outgoing",
     "PopConsumer",
     "PopOptions",
@@ -120,11 +134,13 @@ __all__ = [
     "Session",
     "SlaveStatus",
     "Sql",
+    "TlsFailed",
     "TopicRoute",
     "Tracer",
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",
+    "UsageError",
     "read_credentials",
     "run_until_signal",
 ]

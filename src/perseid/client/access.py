@@ -12,8 +12,9 @@ from typing import TypeVar
 
 import msgspec
 
+from perseid.client.answers import body_of
 from perseid.client.connection import Header
-from perseid.client.errors import ClientError
+from perseid.client.errors import BadAnswer
 from perseid.client.lifecycle import Client
 from perseid.security.policies import ALLOW, CUSTOM, USER
 from perseid.security.users import NORMAL
@@ -51,7 +52,7 @@ def _listed(kind: msgspec.json.Decoder[list[B]], answer: Command, address: str) 
     try:
         return kind.decode(answer.body) if answer.body else []
     except msgspec.DecodeError as error:
-        raise ClientError(f"{address}: what it answered can't be read: {error}; is it a broker?") from None
+        raise BadAnswer(f"{address}: what it answered can't be read: {error}; is it a broker?") from None
 
 
 class AccessRequests(Client):
@@ -82,7 +83,7 @@ class AccessRequests(Client):
     async def user(self, username: str, address: str) -> UserInfo | None:
         """A user; None where there is none of that name."""
         answer = await self._ask(address, RequestCode.AUTH_GET_USER, UserRequest(username=username))
-        return UserInfo.from_json(bytes(answer.body)) if answer.body else None
+        return body_of(answer, UserInfo) if answer.body else None
 
     async def users(self, address: str, *, name_part: str | None = None) -> list[UserInfo]:
         """All users, or those with `name_part` in their names; sorted by name."""
@@ -108,7 +109,7 @@ class AccessRequests(Client):
     async def acl(self, user: str, address: str) -> AclInfo | None:
         """A user's policies; None where it has none, `ServerRefused` where there is no such user."""
         answer = await self._ask(address, RequestCode.AUTH_GET_ACL, AclRequest(subject=subject_of(user)))
-        return AclInfo.from_json(bytes(answer.body)) if answer.body else None
+        return body_of(answer, AclInfo) if answer.body else None
 
     async def acls(
         self, address: str, *, subject_part: str | None = None, resource_part: str | None = None

@@ -7,10 +7,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from perseid.base.errors import RemoteProtocolError
+from perseid.base.errors import PerseidError, RemoteProtocolError
 from perseid.client.access import AccessRequests
+from perseid.client.answers import body_of, records_of, unreadable
 from perseid.client.connection import Header
-from perseid.client.errors import ClientError, NoRoute, ServerRefused
+from perseid.client.errors import ClientError, NoRoute, ServerRefused, UsageError
 from perseid.client.model import MessageQueue, ReceivedMessage, check_topic
 from perseid.client.pulling import Offsets, Puller
 from perseid.client.routes import TopicRoute
@@ -248,7 +249,7 @@ class Admin(AccessRequests):
         """The names of all topics, the system's own ones too."""
         self._check_started()
         answer = await self.session.names.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        return sorted(TopicList.from_json(bytes(answer.body)).topic_list or [])
+        return sorted(body_of(answer, TopicList).topic_list or [])
 
     async def user_topics(self) -> list[str]:
         """The names of the users' topics: not those of the system, its brokers and clusters, nor retry topics and dead
@@ -266,7 +267,7 @@ class Admin(AccessRequests):
     async def topic_config(self, topic: str, address: str) -> TopicConfig:
         """A topic's settings on one broker."""
         answer = await self._ask(address, RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequest(topic=topic))
-        return TopicConfig.from_json(bytes(answer.body))
+        return body_of(answer, TopicConfig)
 
     async def static_topic(self, topic: str) -> dict[int, list[LogicQueueMappingItem]] | None:
         """The mapping of a static topic's logical queues, as their leaders report it; None: it is a plain topic."""
@@ -276,7 +277,7 @@ class Admin(AccessRequests):
             if MASTER_ID in addresses:
                 request = GetTopicConfigRequest(topic=topic, lo=True)
                 answer = await self._ask(addresses[MASTER_ID], RequestCode.GET_TOPIC_CONFIG, request)
-                detail = TopicConfigAndQueueMapping.from_json(bytes(answer.body)).mapping_detail
+                detail = body_of(answer, TopicConfigAndQueueMapping).mapping_detail
                 if detail is not None:
                     found |= {i: items for i, items in detail.hosted_queues.items() if detail.leads(i)}
         return dict(sorted(found.items())) if route.leaders else None
@@ -290,7 +291,7 @@ class Admin(AccessRequests):
                 continue
             request = GetTopicStatsInfoRequest(topic=topic)
             answer = await self._ask(addresses[MASTER_ID], RequestCode.GET_TOPIC_STATS_INFO, request)
-            for queue, row in TopicStatsTable.from_json(bytes(answer.body)).offset_table.items():
+            for queue, row in body_of(answer, TopicStatsTable).offset_table.items():
                 where = MessageQueue(queue.topic, queue.broker_name, queue.queue_id)
                 found.append(QueueStats(where, row.min_offset, row.max_offset, row.last_update_timestamp))
         return sorted(found, key=lambda row: row.queue)
@@ -301,7 +302,7 @@ class Admin(AccessRequests):
         """All clusters and brokers that the name server knows."""
         self._check_started()
         answer = await self.session.names.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
-        info = ClusterInfo.from_json(bytes(answer.body))
+        info = body_of(answer, ClusterInfo)
         return Cluster(
             clusters={name: sorted(names) for name, names in sorted((info.cluster_addr_table or {}).items())},
             brokers={
@@ -334,14 +335,14 @@ class Admin(AccessRequests):
     async def broker_runtime_info(self, address: str) -> dict[str, str]:
         """A broker's (`host:port`) runtime figures, by its own account."""
         answer = await self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
-        return dict(KVTable.from_json(bytes(answer.body)).table or {})
+        return dict(body_of(answer, KVTable).table or {})
 
     async def ha_status(self, *, brokers: Sequence[str] | None = None) -> list[SlaveStatus]:
         """Each slave that follows a master, as its master sees it; of the named brokers, or of all."""
         found: list[SlaveStatus] = []
         for name, address in (await self.masters(brokers=brokers)).items():
             answer = await self._ask(address, RequestCode.GET_BROKER_HA_STATUS)
-            for one in HARuntimeInfo.from_json(bytes(answer.body)).ha_connection_info:
+            for one in body_of(answer, HARuntimeInfo).ha_connection_info:
                 lag_s = None if one.lag_millis is None else one.lag_millis / 1000
                 found.append(
                     SlaveStatus(name, one.addr, one.in_sync, one.diff, lag_s, one.transferred_byte_in_second)
@@ -351,14 +352,14 @@ class Admin(AccessRequests):
     async def broker_epochs(self, address: str) -> BrokerEpochs:
         """The epochs of the log of a broker (`host:port`) that is under controllers; `ServerRefused` by others."""
         answer = await self._ask(address, RequestCode.GET_BROKER_EPOCH_CACHE)
-        told = EpochEntryCache.from_json(bytes(answer.body))
+        told = body_of(answer, EpochEntryCache)
         epochs = tuple((one.epoch, one.start_offset) for one in told.epoch_list)
         return BrokerEpochs(told.broker_name, address, told.broker_id, epochs, told.max_offset)
 
     async def broker_config(self, address: str) -> dict[str, str]:
         """All settings of the broker at this address (`host:port`) as they are now: key → text."""
         answer = await self._ask(address, RequestCode.GET_BROKER_CONFIG)
-        lines = bytes(answer.body).decode().splitlines()
+        lines = bytes(answer.body).decode("utf-8", "replace").splitlines()
         pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
         return {name.strip(): value.strip() for name, value in pairs}
 
@@ -384,7 +385,7 @@ class Admin(AccessRequests):
         """A group's settings on one broker."""
         request = GetSubscriptionGroupConfigRequest(group=group)
         answer = await self._ask(address, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, request)
-        return SubscriptionGroupConfig.from_json(bytes(answer.body))
+        return body_of(answer, SubscriptionGroupConfig)
 
     async def consume_stats(self, group: str, topic: str | None = None) -> list[QueueLag]:
         """How far a group is with each queue (of one topic, or of all it has consumed), sorted by queue."""
@@ -399,7 +400,7 @@ class Admin(AccessRequests):
                 continue
             request = GetConsumeStatsRequest(consumer_group=group, topic=topic)
             answer = await self._ask(ids[MASTER_ID], RequestCode.GET_CONSUME_STATS, request)
-            for queue, row in ConsumeStats.from_json(bytes(answer.body)).offset_table.items():
+            for queue, row in body_of(answer, ConsumeStats).offset_table.items():
                 where = MessageQueue(queue.topic, queue.broker_name, queue.queue_id)
                 found.append(QueueLag(where, row.broker_offset, row.consumer_offset, row.last_timestamp))
         return sorted(found, key=lambda row: row.queue)
@@ -407,8 +408,8 @@ class Admin(AccessRequests):
     async def consumer_connections(self, group: str) -> ConsumerConnection:
         """The consumers of a group that are connected now; `ServerRefused` with code 206 when there are none."""
         request = GetConsumerConnectionListRequest(consumer_group=group)
-        return ConsumerConnection.from_json(
-            await self._first_answer(group, RequestCode.GET_CONSUMER_CONNECTION_LIST, request)
+        return body_of(
+            await self._first_answer(group, RequestCode.GET_CONSUMER_CONNECTION_LIST, request), ConsumerConnection
         )
 
     async def producer_connections(self, group: str) -> list[Connection]:
@@ -422,7 +423,7 @@ class Admin(AccessRequests):
                 if error.code != ResponseCode.SYSTEM_ERROR:
                     raise
                 continue  # nobody at this broker
-            told = ProducerConnection.from_json(bytes(answer.body))
+            told = body_of(answer, ProducerConnection)
             found.update((one.client_id, one) for one in told.connection_set)
         return list(found.values())
 
@@ -431,23 +432,23 @@ class Admin(AccessRequests):
         found: dict[str, SubscriptionGroupConfig] = {}
         for address in (await self.masters()).values():
             answer = await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-            table = SubscriptionGroupWrapper.from_json(bytes(answer.body)).subscription_group_table
+            table = body_of(answer, SubscriptionGroupWrapper).subscription_group_table
             found = {**table, **found}
         return dict(sorted(found.items()))
 
     async def running_info(self, group: str, client_id: str) -> ConsumerRunningInfo:
         """One consumer's state, by its own account; it has to be connected."""
         request = GetConsumerRunningInfoRequest(consumer_group=group, client_id=client_id)
-        return ConsumerRunningInfo.from_json(
-            await self._first_answer(group, RequestCode.GET_CONSUMER_RUNNING_INFO, request)
+        return body_of(
+            await self._first_answer(group, RequestCode.GET_CONSUMER_RUNNING_INFO, request), ConsumerRunningInfo
         )
 
-    async def _first_answer(self, group: str, code: RequestCode, request: Header) -> bytes:
-        """The body of the first master's answer that is none of refusal; what the last one said, if all refuse."""
+    async def _first_answer(self, group: str, code: RequestCode, request: Header) -> Command:
+        """The master's answer that refuses nothing; what the last one said, if all refuse."""
         last: ServerRefused | None = None
         for address in (await self.masters()).values():
             try:
-                return bytes((await self._ask(address, code, request)).body)
+                return await self._ask(address, code, request)
             except ServerRefused as error:
                 last = error
         raise last or ClientError(f"group {group}: no broker to ask")
@@ -473,7 +474,7 @@ class Admin(AccessRequests):
             group=group, topic=topic, queue_id=queue_id, offset=offset, timestamp=timestamp_ms, is_force=True
         )
         answer = await self._ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, request)
-        table = ResetOffsetBody.from_json(bytes(answer.body)).offset_table if answer.body else {}
+        table = body_of(answer, ResetOffsetBody).offset_table if answer.body else {}
         return {MessageQueue(queue.topic, name, queue.queue_id): at for queue, at in table.items()}
 
     async def clone_offset(self, source: str, target: str, topic: str | None = None, *, offline: bool = True) -> None:
@@ -486,14 +487,17 @@ class Admin(AccessRequests):
     # ---- messages ----
 
     async def view_message(self, offset_msg_id: str, topic: str = "") -> ReceivedMessage:
-        """One message by the id that names its place (`SendResult.offset_msg_id`); ClientError when it is none."""
+        """One message by the id that names its place (`SendResult.offset_msg_id`); UsageError when it is none."""
         try:
             host, offset = parse_offset_message_id(offset_msg_id)
         except RemoteProtocolError as error:
-            raise ClientError(str(error)) from None
+            raise UsageError(str(error)) from None
         request = ViewMessageByIdRequest(topic=topic or None, offset=offset)
         answer = await self._ask(str(host), RequestCode.VIEW_MESSAGE_BY_ID, request)
-        return ReceivedMessage(record.decode(answer.body), "")
+        try:
+            return ReceivedMessage(record.decode(answer.body), "")
+        except PerseidError as error:
+            raise unreadable(error) from error
 
     async def query_messages(
         self, topic: str, key: str, max_count: int = 32, *, begin_ms: int = 0, end_ms: int = 2**63 - 1
@@ -512,7 +516,7 @@ class Admin(AccessRequests):
                 continue
             if answer.code != ResponseCode.SUCCESS:
                 raise ServerRefused(answer.code, answer.remark, ids[min(ids)])
-            for item in record.decode_all(answer.body):
+            for item in records_of(answer):
                 keys = (item.props.get(properties.KEYS) or "").split()
                 if key in keys or item.props.get(properties.UNIQ_KEY) == key:
                     found.append(ReceivedMessage(item, name))

@@ -233,7 +233,8 @@ class Batcher:
             if entries:
                 acknowledge(entries, await self._sender.send_entries(batch.topic, entries, batch.queue), hooks)
         except asyncio.CancelledError:
-            fail(entries, SendFailed("the producer was stopped before this message was acknowledged", 0), hooks)
+            stopped = "the producer was stopped before this message was acknowledged"
+            fail(entries, SendFailed(stopped, 1, outcome_unknown=True), hooks)
             raise
         except Exception as error:  # it is the callers': each of them raises it
             fail(entries, error, hooks)

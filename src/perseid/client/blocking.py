@@ -16,7 +16,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from perseid.client.admin import Admin, Cluster, QueueLag, QueueStats, SlaveStatus
 from perseid.client.consumer import PushConsumer
-from perseid.client.errors import ClientError, NotStarted
+from perseid.client.errors import NotStarted, UsageError
 from perseid.client.lifecycle import Client
 from perseid.client.lite import LiteConsumer
 from perseid.client.metrics import ConsumerMetrics, ProducerMetrics
@@ -46,7 +46,7 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         if here().simulated:
-            raise ClientError(f"{name}: blocking clients wait in real time; in virtual time use the asyncio ones")
+            raise UsageError(f"{name}: blocking clients wait in real time; in virtual time use the asyncio ones")
         self._loop = new_event_loop()
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias, cast
 
 from perseid.base.errors import RemoteProtocolError
-from perseid.client.errors import ConnectFailed, ConnectionLost, RequestTimeout, ServerRefused
+from perseid.client.errors import ConnectFailed, ConnectionLost, RequestTimeout, ServerRefused, TlsFailed
 from perseid.client.tls import ClientTls, default, why
 from perseid.security.credentials import Credentials
 from perseid.wire import frame
@@ -279,7 +279,13 @@ class Connections:
             task = asyncio.get_running_loop().create_task(self._dial(address), name=f"dial {address}")
             self._dialling[address] = task
             task.add_done_callback(lambda done: self._dialled(address, done))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            waiter = asyncio.current_task()
+            if task.cancelled() and (waiter is None or not waiter.cancelling()):  # `close()` did, and not our caller
+                raise ConnectFailed(address, "this client was stopped") from None
+            raise
 
     async def call(
         self,
@@ -358,9 +364,10 @@ class Connections:
         except TimeoutError:
             raise ConnectFailed(address, f"no answer within {self._connect_timeout_ms} ms") from None
         except OSError as error:
-            said = error.strerror or str(error)
-            refused = isinstance(error, ConnectionRefusedError) or tls is None
-            raise ConnectFailed(address, said if refused else why(error, address)) from error
+            handshake = isinstance(error, ssl.SSLError | ConnectionError)
+            if tls is not None and handshake and not isinstance(error, ConnectionRefusedError):
+                raise TlsFailed(address, why(error, address)) from error
+            raise ConnectFailed(address, error.strerror or str(error)) from error
         if self._closed:
             connection.close()
             raise ConnectFailed(address, "this client was stopped")

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from perseid.client import server_requests
 from perseid.client.assigned_queue import AssignedQueue, Handler
 from perseid.client.assignment import Assignment
-from perseid.client.errors import ClientError
+from perseid.client.errors import UsageError
 from perseid.client.hooks import EXCEPTION, FAILED, SUCCESS, TIME_OUT, Consuming, Hooks
 from perseid.client.lifecycle import Client, call, is_async
 from perseid.client.metrics import ConsumerMetrics
@@ -309,8 +309,8 @@ class PushConsumer(Client):
 
 def _check(group: str, subscriptions: Mapping[str, str | Sql], from_where: str | int) -> None:
     if not group:
-        raise ClientError("a consumer needs the name of its group: members of one group share the messages")
+        raise UsageError("a consumer needs the name of its group: members of one group share the messages")
     if not subscriptions:
-        raise ClientError(f"group {group} subscribes to nothing: pass {{'topic': '*'}}")
+        raise UsageError(f"group {group} subscribes to nothing: pass {{'topic': '*'}}")
     if from_where not in ("last", "first") and not isinstance(from_where, int):
-        raise ClientError(f"from_where={from_where!r}: write 'last', 'first', or a time in milliseconds")
+        raise UsageError(f"from_where={from_where!r}: write 'last', 'first', or a time in milliseconds")

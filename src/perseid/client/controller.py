@@ -13,9 +13,17 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from perseid.client.answers import body_of, header_of
 from perseid.client.connection import Connections, Header
 from perseid.client.credentials import credentials_here
-from perseid.client.errors import ClientError, ConnectFailed, ConnectionLost, RequestTimeout, ServerRefused
+from perseid.client.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    NoController,
+    RequestTimeout,
+    ServerRefused,
+    UsageError,
+)
 from perseid.client.lifecycle import Client
 from perseid.client.surroundings import now_ms
 from perseid.client.tls import ClientTls
@@ -38,10 +46,6 @@ FIND_TIMEOUT_MS = 1_000
 """Of one question for the active controller: one that is stopped must not hold up the others."""
 PAUSE_S = 0.05
 _GONE = (ConnectFailed, ConnectionLost, RequestTimeout)
-
-
-class NoController(ClientError):
-    """No controller was active in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +109,11 @@ def addresses_of(text: str | Iterable[str]) -> list[str]:
     for part in filter(None, (text.strip() for text in texts)):
         host, colon, port = part.rpartition(":")
         if not colon or not host or not port.isdecimal():
-            raise ClientError(f"controllers {text!r}: host:port;host:port is wanted")
+            raise UsageError(f"controllers {text!r}: host:port;host:port is wanted")
         name, dash, rest = host.partition("-")
         found.append(f"{rest if dash and name[:1] == 'n' and name[1:].isdecimal() else host}:{port}")
     if not found:
-        raise ClientError("no controller given: --controllers host:port;host:port")
+        raise UsageError("no controller given: --controllers host:port;host:port")
     return found
 
 
@@ -196,7 +200,7 @@ class ControllerClient(Client):
         """The named broker sets, in that order; those that the controllers don't know are left out."""
         body = bytes(fastjson.dumps(list(broker_names)))
         answer = await self._at_active(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, None, body)
-        table = BrokerReplicasInfo.from_json(bytes(answer.body)).replicas_info_table
+        table = body_of(answer, BrokerReplicasInfo).replicas_info_table
         return [_replica_set(name, table[name]) for name in broker_names if name in table]
 
     async def elect_master(self, broker_name: str, broker_id: int, *, cluster: str = "") -> Elected:
@@ -207,7 +211,7 @@ class ControllerClient(Client):
         )  # fmt: skip
         allowed = frozenset({ResponseCode.CONTROLLER_MASTER_STILL_EXIST})
         answer = await self._at_active(RequestCode.CONTROLLER_ELECT_MASTER, request, allowed=allowed)
-        found = answer.header(ElectMasterResponse)
+        found = header_of(answer, ElectMasterResponse)
         return Elected(
             broker_name,
             -1 if found.master_broker_id is None else found.master_broker_id,
@@ -236,7 +240,7 @@ class ControllerClient(Client):
             return ControllerStatus(address, False)
         if answer.code != ResponseCode.SUCCESS:
             return ControllerStatus(address, True)
-        told = answer.header(GetMetaDataResponse)
+        told = header_of(answer, GetMetaDataResponse)
         return ControllerStatus(
             address, True, told.is_leader, told.group or "", told.controller_leader_id or "",
             told.controller_leader_address or "", tuple(filter(None, (told.peers or "").split(";"))),

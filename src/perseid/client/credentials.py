@@ -14,7 +14,7 @@ import os
 from functools import cache
 from pathlib import Path
 
-from perseid.client.errors import ClientError
+from perseid.client.errors import BadSettings
 from perseid.security.credentials import Credentials
 
 log = logging.getLogger("perseid.client")
@@ -34,10 +34,10 @@ def read_credentials(path: str | Path) -> Credentials:
             text = source.read(MAX_FILE_BYTES + 1).decode()
     except (OSError, UnicodeDecodeError) as error:
         why = (error.strerror or str(error)) if isinstance(error, OSError) else "it is no text"
-        raise ClientError(f"credentials {file}: {why}; name a file with accessKey and secretKey") from None
+        raise BadSettings(f"credentials {file}: {why}; name a file with accessKey and secretKey") from None
     found = _fields(text) if len(text) <= MAX_FILE_BYTES else {}
     if not found.get("accessKey") or not found.get("secretKey"):
-        raise ClientError(f"credentials {file}: write two lines into it, accessKey: NAME and secretKey: KEY")
+        raise BadSettings(f"credentials {file}: write two lines into it, accessKey: NAME and secretKey: KEY")
     _warn_of_readers(file)
     return Credentials(found["accessKey"], found["secretKey"], found.get("securityToken"))
 
@@ -48,7 +48,7 @@ def credentials_here() -> Credentials | None:
         return read_credentials(file)
     user, secret = os.environ.get(KEY_VARIABLE), os.environ.get(SECRET_VARIABLE)
     if bool(user) != bool(secret):
-        raise ClientError(f"{KEY_VARIABLE} and {SECRET_VARIABLE} go together: one of them is not set")
+        raise BadSettings(f"{KEY_VARIABLE} and {SECRET_VARIABLE} go together: one of them is not set")
     return Credentials(user, secret) if user and secret else None
 
 

@@ -15,9 +15,21 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
+from perseid.base.errors import PerseidError
+from perseid.client.answers import unreadable
 from perseid.client.connection import Connections
 from perseid.client.credentials import credentials_here
-from perseid.client.errors import ClientError, ConnectFailed, ConnectionLost, RequestTimeout, ServerRefused
+from perseid.client.errors import (
+    BadAnswer,
+    ClientError,
+    ConnectFailed,
+    ConnectionLost,
+    NoLeader,
+    NotStarted,
+    OutcomeUnknown,
+    RequestTimeout,
+    ServerRefused,
+)
 from perseid.client.tls import ClientTls
 from perseid.security.credentials import Credentials
 from perseid.wire.dledger import (
@@ -49,14 +61,6 @@ NOT_HAPPENED = frozenset(
 )
 """Answers that say that an append has left no trace."""
 M = TypeVar("M", bound=Message)
-
-
-class NoLeader(ClientError):
-    """No member of a group led in time: nothing has happened."""
-
-
-class OutcomeUnknown(ClientError):
-    """An append may have happened, or may yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +190,14 @@ class DLedgerClient:
     async def _ask(
         self, name: str, code: int, request: Message, kind: type[M], timeout_ms: int = CALL_TIMEOUT_MS
     ) -> M:
-        assert self._connections is not None, "use it as `async with DLedgerClient(…)`"
+        if self._connections is None:
+            raise NotStarted("this DLedgerClient is not running: use `async with DLedgerClient(…)`")
         request.group, request.remote_id = self.group, name
         answer = await self._connections.call(self.members[name], code, None, request.to_json(), timeout_ms)
-        return kind.from_json(bytes(answer.body))
+        try:
+            return kind.from_json(bytes(answer.body))
+        except PerseidError as error:
+            raise unreadable(error) from error
 
     async def _at_leader(self, code: int, request: Message, kind: type[M], timeout_ms: int, *, once: bool) -> M:
         """Ask whoever leads until it succeeds. `once`: not again when it may have happened."""
@@ -202,7 +210,7 @@ class DLedgerClient:
                 answer = await self._ask(name, code, request, kind)
             except ConnectFailed:
                 self._leader = None
-            except (ConnectionLost, RequestTimeout) as error:
+            except (BadAnswer, ConnectionLost, RequestTimeout) as error:
                 self._leader = None
                 if once:
                     raise OutcomeUnknown(f"{name} at {self.members[name]} has not answered: {error}") from error

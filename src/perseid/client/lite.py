@@ -23,8 +23,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from perseid.base.errors import PerseidError
+from perseid.client.answers import header_of
 from perseid.client.connection import Connection
-from perseid.client.errors import ClientError, ServerRefused
+from perseid.client.errors import ClientError, ServerRefused, UsageError
 from perseid.client.options import POP_DEFAULTS, PopOptions
 from perseid.client.pop import INVISIBLE_MS, PopConsumer, PoppedMessage
 from perseid.client.session import Handler, Session
@@ -91,7 +92,7 @@ class LiteConsumer(PopConsumer):
         session: Session | None = None,
     ) -> None:
         if isinstance(lite_topics, str):
-            raise ClientError(f"lite_topics={lite_topics!r}: give a list of names")
+            raise UsageError(f"lite_topics={lite_topics!r}: give a list of names")
         super().__init__(namesrv, group, parent, invisible_ms=invisible_ms, options=options, session=session)
         self.client_id = f"{self.session.client_id}@{group}"
         self._reads_all = lite_topics is None
@@ -158,9 +159,9 @@ class LiteConsumer(PopConsumer):
     async def _partially(self, action: str, names: Sequence[str], begin: OffsetOption | None) -> None:
         self.session.check_running("LiteConsumer")
         if self._reads_all:
-            raise ClientError(f"this LiteConsumer reads all lite topics of {self.topic}")
+            raise UsageError(f"this LiteConsumer reads all lite topics of {self.topic}")
         if not all(names) or not names:
-            raise ClientError(f"lite topics {names!r}: give at least one name, and none that is empty")
+            raise UsageError(f"lite topics {names!r}: give at least one name, and none that is empty")
         for broker in await self._brokers():
             try:
                 await self._change(broker, action, names, begin)
@@ -223,7 +224,7 @@ class LiteConsumer(PopConsumer):
         return await super()._pop(broker, max_messages, wait_ms)
 
     def _messages(self, answer: Command, records: list[Record], broker: str) -> list[PoppedMessage]:
-        header = answer.header(PopLiteMessageResponse)
+        header = header_of(answer, PopLiteMessageResponse)
         counts = (header.order_count_info or "").split(";")
         if len(counts) != len(records) or not all(map(str.isdecimal, counts)):
             counts = ["0"] * len(records)  # Java's does not always say of whom it speaks (docs/divergence.md)

@@ -29,12 +29,15 @@ from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
 
-from perseid.base.errors import PerseidError, RemoteProtocolError
+from perseid.base.errors import PerseidError
 from perseid.client.batching import ITEM_BYTES, Buffer, Entry, acknowledge, fail
 from perseid.client.errors import (
+    BadAnswer,
     BufferFull,
     ClientError,
     ConnectFailed,
+    ConnectionLost,
+    NoRoute,
     NotStarted,
     SendFailed,
     ServerRefused,
@@ -65,8 +68,8 @@ class _QueueSender:
     """The messages for one queue: waiting, and in flight."""
 
     __slots__ = (
-        "attempts", "deadline", "entries", "failing_since", "in_flight", "packed", "planned", "queue", "retry", "tried",
-        "tried_ms",
+        "attempts", "deadline", "entries", "failing_since", "in_flight", "outcome_unknown", "packed", "planned",
+        "queue", "retry", "tried", "tried_ms",
     )  # fmt: skip
 
     def __init__(self, queue: MessageQueue) -> None:
@@ -77,6 +80,8 @@ class _QueueSender:
         self.planned = False
         self.attempts = 0
         self.deadline = 0.0
+        self.outcome_unknown = False
+        """Whether an attempt of the batch in flight may have been stored."""
         self.failing_since: int | None = None
         self.retry: asyncio.TimerHandle | None = None
         self.tried: str | None = None
@@ -147,11 +152,12 @@ class OrderedProducer(Client):
         finally:
             self._loop = None
             stopped = SendFailed("the producer was stopped before this message was acknowledged", 0)
+            given_up = SendFailed(str(stopped), 1, outcome_unknown=True)
             for topic in self._topics.values():
                 self._fail([entry for _, entry in topic.waiting], stopped)
                 topic.waiting = []
                 for sender in topic.senders or ():
-                    self._fail_sender(sender, stopped)
+                    self._fail_sender(sender, given_up if sender.in_flight else stopped)
             await self._producer.stop()
 
     async def __aexit__(
@@ -262,7 +268,7 @@ class OrderedProducer(Client):
                 queues = route.write_queues()
                 if queues:
                     break
-                error: PerseidError = ClientError(f"topic {name}: none of its brokers is writable at the moment")
+                error: PerseidError = NoRoute(name, "none of its brokers is writable at the moment")
             except PerseidError as problem:
                 error = problem
             if loop.time() >= deadline:
@@ -302,6 +308,7 @@ class OrderedProducer(Client):
         sender.in_flight = chosen
         sender.packed = self._producer.pack_entries(sender.queue.topic, chosen)
         sender.attempts = 0
+        sender.outcome_unknown = False
         sender.deadline = self._loop.time() + self.options.deadline_ms / 1000
         self._counts.batches += 1
         self._attempt(sender)
@@ -347,7 +354,7 @@ class OrderedProducer(Client):
                 note_answer(sending, packed.result(answer, sender.queue), answer)
             elif answer is not None:
                 sending.error = ServerRefused(answer.code, answer.remark, sending.address)
-        except RemoteProtocolError as problem:
+        except BadAnswer as problem:
             sending.error = problem
         self.hooks.after_send(sending)
         self._answered(sender, packed, answer, error)
@@ -356,7 +363,7 @@ class OrderedProducer(Client):
         if sender.packed is not packed:
             return
         if answer is None:
-            self._failed(sender, error or ClientError("no answer"))
+            self._failed(sender, error or ConnectionLost(sender.tried or "", "no reason given"))
             return
         if answer.code not in STORED_CODES:
             address = sender.tried or sender.queue.broker_name
@@ -366,7 +373,7 @@ class OrderedProducer(Client):
             return
         try:
             self._stored(sender, packed, answer)
-        except RemoteProtocolError as problem:
+        except BadAnswer as problem:
             self._failed(sender, problem)
 
     def _stored(self, sender: _QueueSender, packed: Packed, answer: Command) -> None:
@@ -390,6 +397,7 @@ class OrderedProducer(Client):
         loop = self._loop
         if loop is None or sender.packed is None:
             return
+        sender.outcome_unknown |= isinstance(error, ClientError) and error.outcome_unknown
         if sender.failing_since is None:
             sender.failing_since = now_ms()
             self._failing += 1
@@ -401,7 +409,11 @@ class OrderedProducer(Client):
         pause_ms = min(RETRY_FIRST_MS * 2 ** min(sender.attempts - 1, 10), RETRY_MAX_MS)
         if for_good or loop.time() + pause_ms / 1000 >= sender.deadline:
             why = "it was refused" if for_good else f"not acknowledged within {self.options.deadline_ms} ms"
-            failure = SendFailed(f"{sender.queue}: {why} ({sender.attempts} attempts): {error}", sender.attempts)
+            failure = SendFailed(
+                f"{sender.queue}: {why} ({sender.attempts} attempts): {error}",
+                sender.attempts,
+                outcome_unknown=sender.outcome_unknown,
+            )
             failure.__cause__ = error
             self._fail_sender(sender, failure)
             return
@@ -438,7 +450,7 @@ class OrderedProducer(Client):
             log.info("%s: back after %d ms", sender.queue, took)
 
     def _fail_sender(self, sender: _QueueSender, error: SendFailed) -> None:
-        entries = [*sender.in_flight, *sender.entries]
+        in_flight, behind = sender.in_flight, list(sender.entries)
         if sender.retry is not None:
             sender.retry.cancel()
             sender.retry = None
@@ -447,7 +459,11 @@ class OrderedProducer(Client):
         sender.entries.clear()
         if sender.failing_since is not None:
             self._recovered(sender)
-        self._fail(entries, error)
+        self._fail(in_flight, error)
+        if behind:
+            not_sent = SendFailed(f"not sent, as a message before it in {sender.queue} was not stored: {error}", 0)
+            not_sent.__cause__ = error
+            self._fail(behind, not_sent)
 
     def _fail(self, entries: list[Entry], error: SendFailed) -> None:
         if any(entry.future is None for entry in entries):

@@ -31,8 +31,7 @@ from collections.abc import Mapping, Sequence
 from contextvars import Token
 
 from perseid.base import extras
-from perseid.base.errors import PerseidError
-from perseid.client.errors import SendFailed, ServerRefused, code_name
+from perseid.client.errors import SendFailed, ServerRefused, UsageError, code_name
 from perseid.client.hooks import SUCCESS, Consuming, Hook, Outgoing, Receiving, SendCall, Sending
 from perseid.client.model import Message, ReceivedMessage
 from perseid.client.session import Session
@@ -95,7 +94,7 @@ class OpenTelemetry(Hook):
     async def start(self, session: Session, group: str) -> None:
         """Learn the client's id."""
         if self._client_id is not None:
-            raise PerseidError("this OpenTelemetry is in use by another client: make one for each")
+            raise UsageError("this OpenTelemetry is in use by another client: make one for each")
         self._client_id = session.client_id
 
     async def stop(self) -> None:

@@ -18,8 +18,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from perseid.base.errors import PerseidError, RequestRefused
-from perseid.client.errors import ClientError, ConnectionLost, NoRoute, ServerRefused
+from perseid.base.errors import PerseidError
+from perseid.client.answers import header_of, unreadable
+from perseid.client.errors import ClientError, NoRoute, ServerRefused, UsageError
 from perseid.client.hooks import EXCEPTION, SUCCESS, Consuming, Hooks
 from perseid.client.lifecycle import Client
 from perseid.client.metrics import ConsumerMetrics
@@ -90,9 +91,9 @@ class PopConsumer(Client):
         session: Session | None = None,
     ) -> None:
         if from_where not in ("first", "last"):
-            raise ClientError(f"from_where={from_where!r}: write 'first' or 'last'")
+            raise UsageError(f"from_where={from_where!r}: write 'first' or 'last'")
         if not topic:
-            raise ClientError("a PopConsumer needs a topic")
+            raise UsageError("a PopConsumer needs a topic")
         self.session = session or Session(namesrv)
         self.group = group
         self.topic = topic
@@ -214,21 +215,21 @@ class PopConsumer(Client):
             return []
         if answer.code != ResponseCode.SUCCESS:
             raise ServerRefused(answer.code, answer.remark, address)
-        messages = self._read(answer, broker, address)
+        messages = self._read(answer, broker)
         unwanted = [message for message in messages if not self._subscription.wants(message.tag)]
         if unwanted:  # another tag with the same code
             await self.ack_all(unwanted)
         return [message for message in messages if self._subscription.wants(message.tag)]
 
-    def _read(self, answer: Command, broker: str, address: str) -> list[PoppedMessage]:
+    def _read(self, answer: Command, broker: str) -> list[PoppedMessage]:
         """The messages of an answer, with their handles."""
         try:
             return self._messages(answer, record.decode_all(answer.body), broker)
-        except (RequestRefused, KeyError, ValueError) as error:
-            raise ConnectionLost(address, f"its answer to a pop can't be read: {error}") from error
+        except (PerseidError, KeyError, ValueError, IndexError) as error:
+            raise unreadable(error) from error
 
     def _messages(self, answer: Command, records: list[Record], broker: str) -> list[PoppedMessage]:
-        header = answer.header(PopMessageResponse)
+        header = header_of(answer, PopMessageResponse)
         starts, counts = pop.parse_info(header.start_offset_info), pop.parse_info(header.order_count_info)
         return [self._message(one, header, starts, counts, broker) for one in records]
 
@@ -285,7 +286,7 @@ class PopConsumer(Client):
         )  # fmt: skip
         address = await self.session.broker(message.queue.broker_name, self.topic)
         answer = await self.session.connections.ask(address, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header)
-        new = answer.header(ChangeInvisibleTimeResponse)
+        new = header_of(answer, ChangeInvisibleTimeResponse)
         changed = handle._replace(
             start_offset=handle.offset, pop_time=new.pop_time, invisible_time=new.invisible_time,
             revive_queue=new.revive_qid,

@@ -15,13 +15,16 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from perseid.client import request_reply
+from perseid.client.answers import header_of
 from perseid.client.batching import Batcher, Entry, Item, batchable
 from perseid.client.errors import (
+    BadAnswer,
     ClientError,
     ConnectFailed,
     ConnectionLost,
     InvalidMessage,
     NoRoute,
+    NotStarted,
     RequestTimeout,
     SendFailed,
     ServerRefused,
@@ -122,7 +125,7 @@ class Packed:
 
     def result(self, answer: Command, queue: MessageQueue) -> list[SendResult]:
         """The results, one a message, out of the answer to a send that was stored."""
-        header = answer.header(SendMessageResponse)
+        header = header_of(answer, SendMessageResponse)
         status = SendStatus(answer.code)
         where = queue if header.queue_id == queue.queue_id else queue._replace(queue_id=header.queue_id)
         if len(self.ids) == 1:
@@ -333,7 +336,7 @@ class Producer(Client):
         )
         if answer.code != ResponseCode.SUCCESS:
             raise ServerRefused(answer.code, answer.remark, address)
-        return answer.header(RecallMessageResponse).msg_id
+        return header_of(answer, RecallMessageResponse).msg_id
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that a send to `topic` can go to now."""
@@ -438,7 +441,7 @@ class Producer(Client):
     def _check_started(self) -> None:
         if not self._started:
             self.session.check_running("Producer")
-            raise ClientError("this Producer is not running: use `async with Producer(…)`, or `await start()` first")
+            raise NotStarted("this Producer is not running: use `async with Producer(…)`, or `await start()` first")
 
     async def _route(self, topic: str) -> TopicRoute:
         return await self.session.routes.get_or_default(topic, self.options.default_queues)
@@ -502,7 +505,7 @@ class Producer(Client):
         tried: list[str] = []
         last: ClientError | None = None
         results: list[SendResult] | None = None
-        moved = False
+        moved = unknown = False
         while attempts > 0:
             attempts -= 1
             left_ms = int((deadline - loop.time()) * 1000)
@@ -517,11 +520,11 @@ class Producer(Client):
                 results = await self.attempt(packed, chosen, left_ms)
                 if results[0].status == SendStatus.SEND_OK or not self.options.retry_when_not_stored_ok:
                     return results
-            except (ConnectFailed, ConnectionLost, RequestTimeout) as error:
-                last = error
+            except (BadAnswer, ConnectFailed, ConnectionLost, RequestTimeout) as error:
+                last, unknown = error, unknown or error.outcome_unknown
                 await self.session.routes.refresh(packed.topic)
             except ServerRefused as error:
-                last = error
+                last, unknown = error, unknown or error.outcome_unknown
                 if error.code not in RETRY_CODES:
                     raise
                 if error.code == ResponseCode.NOT_LEADER_FOR_QUEUE:
@@ -535,6 +538,7 @@ class Producer(Client):
             f"message for {packed.topic} was not acknowledged after {len(tried)} attempt(s) within {total_ms} ms"
             f" (brokers tried: {', '.join(tried) or 'none'}); the last error: {last}",
             len(tried),
+            outcome_unknown=unknown,
         ) from last
 
     async def attempt(self, packed: Packed, queue: MessageQueue, timeout_ms: int) -> list[SendResult]:
@@ -601,7 +605,7 @@ class Producer(Client):
 
 def note_answer(sending: Sending, results: list[SendResult], answer: Command) -> None:
     """What hooks are told of an attempt that was stored."""
-    told = answer.header(SendMessageResponse)
+    told = header_of(answer, SendMessageResponse)
     sending.results, sending.region = results, told.msg_region
     sending.trace_on = told.trace_on is not False
 

@@ -14,8 +14,9 @@ from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from dataclasses import replace
 
 from perseid.base.errors import PerseidError
+from perseid.client.answers import body_of
 from perseid.client.deduplicator import Deduplicator
-from perseid.client.errors import ClientError, NoRoute, ServerRefused
+from perseid.client.errors import ClientError, NoRoute, ServerRefused, UsageError
 from perseid.client.hooks import Hooks
 from perseid.client.lifecycle import Client
 from perseid.client.metrics import ConsumerMetrics
@@ -78,7 +79,7 @@ class PullConsumer(Client):
         tls: ClientTls | None = None,
     ) -> None:
         if from_where not in ("first", "last"):
-            raise ClientError(f"from_where={from_where!r}: write 'first' or 'last'")
+            raise UsageError(f"from_where={from_where!r}: write 'first' or 'last'")
         self.session = session or Session(namesrv, tls=tls)
         self.group = group
         self._expression = expression
@@ -184,7 +185,7 @@ class PullConsumer(Client):
     async def _poll(self, max_messages: int, timeout_ms: int) -> list[ReceivedMessage]:
         self.session.check_running("PullConsumer")
         if not self._assigned:
-            raise ClientError("no queue is assigned: call assign(await consumer.queues(topic)) first")
+            raise UsageError("no queue is assigned: call assign(await consumer.queues(topic)) first")
         found = self._take(max_messages)
         if found:
             return found
@@ -252,7 +253,7 @@ class PullConsumer(Client):
         self.session.check_running("PullConsumer")
         header = GetTopicConfigRequest(topic=queue.topic)
         answer = await self.session.connections.ask(await self.address(queue), RequestCode.GET_TOPIC_CONFIG, header)
-        return TopicConfig.from_json(bytes(answer.body)).is_compacted
+        return body_of(answer, TopicConfig).is_compacted
 
     # ---- offsets ----
 
@@ -313,7 +314,7 @@ class PullConsumer(Client):
     def _of(self, queue: MessageQueue) -> _Assigned:
         assigned = self._assigned.get(queue)
         if assigned is None:
-            raise ClientError(f"{MessageQueue(*queue)} is not assigned: call assign() with it first")
+            raise UsageError(f"{MessageQueue(*queue)} is not assigned: call assign() with it first")
         return assigned
 
     def _subscription(self, topic: str) -> Subscription:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from perseid.base.errors import PerseidError
+from perseid.client.answers import header_of, pulled_records
 from perseid.client.connection import Header
 from perseid.client.deduplicator import Deduplicator
 from perseid.client.errors import ClientError, ConnectFailed, ServerRefused
@@ -16,7 +17,6 @@ from perseid.client.routes import TopicRoute
 from perseid.client.session import Session
 from perseid.client.stamps import placed, runs, sent_on
 from perseid.client.subscription import Subscription
-from perseid.wire import inner
 from perseid.wire.bodies import MASTER_ID, CheckClientRequestBody
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.headers.offsets import (
@@ -124,11 +124,11 @@ class Puller:
             if answer.code == ResponseCode.NOT_LEADER_FOR_QUEUE:
                 await self._session.routes.refresh(queue.topic)
             raise ServerRefused(answer.code, answer.remark, address)
-        header = answer.header(PullMessageResponse)
+        header = header_of(answer, PullMessageResponse)
         self._suggested[queue] = header.suggest_which_broker_id or MASTER_ID
         messages: list[ReceivedMessage] = []
         if status is PullStatus.FOUND:
-            for item in inner.unwrapped(answer.body, offset):
+            for item in pulled_records(answer, offset):
                 message = ReceivedMessage(item, queue.broker_name)
                 if header.offset_delta is not None:
                     message.put_into(queue, header.offset_delta)
@@ -308,4 +308,4 @@ class Offsets:
 
     async def _ask_at(self, address: str, code: RequestCode, header: Header) -> int:
         answer = await self._session.connections.ask(address, code, header)
-        return answer.header(OffsetResponse).offset
+        return header_of(answer, OffsetResponse).offset

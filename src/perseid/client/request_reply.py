@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from perseid.base.errors import PerseidError
 from perseid.client.connection import Connection
-from perseid.client.errors import ClientError, InvalidMessage, NoReply, NoRoute
+from perseid.client.errors import BufferFull, ClientError, InvalidMessage, NoReply, NoRoute
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult
 from perseid.client.session import Session
 from perseid.client.surroundings import now_ms
@@ -60,7 +60,7 @@ class Replies:
     def wait(self, correlation_id: str) -> asyncio.Future[ReceivedMessage]:
         """The reply to come. The caller says in the end that it waits no longer (`forget`)."""
         if len(self._waiting) >= MAX_WAITING:
-            raise ClientError(f"{MAX_WAITING} requests wait for replies already")
+            raise BufferFull(f"{MAX_WAITING} requests wait for replies already: await some of them first")
         future: asyncio.Future[ReceivedMessage] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = future
         return future

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from perseid.base.errors import PerseidError
+from perseid.client.answers import unreadable
 from perseid.client.connection import Connections, Header
-from perseid.client.errors import ClientError, NoRoute, ServerRefused
+from perseid.client.errors import ClientError, NoNameServer, NoRoute, ServerRefused, UsageError
 from perseid.client.model import MessageQueue
 from perseid.wire.bodies import MASTER_ID, TopicRouteData
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -134,7 +135,7 @@ class NameServers:
         texts = addresses.replace(",", ";").split(";") if isinstance(addresses, str) else list(addresses)
         self.addresses = [text.strip() for text in texts if text.strip()]
         if not self.addresses:
-            raise ClientError("no name server given: pass namesrv='host:9876' (several: 'a:9876;b:9876')")
+            raise UsageError("no name server given: pass namesrv='host:9876' (several: 'a:9876;b:9876')")
         random.shuffle(self.addresses)
         self._connections = connections
         self._at = 0
@@ -146,10 +147,12 @@ class NameServers:
             address = self.addresses[self._at]
             try:
                 return await self._connections.call(address, code, header, body, timeout_ms)
+            except UsageError:
+                raise
             except ClientError as error:
                 last = error
                 self._at = (self._at + 1) % len(self.addresses)
-        raise ClientError(f"no name server answered ({', '.join(self.addresses)}); the last said: {last}") from last
+        raise NoNameServer(f"no name server answered ({', '.join(self.addresses)}); the last said: {last}") from last
 
     async def ask(self, code: int, header: Header = None, body: bytes = b"", timeout_ms: int = 3000) -> Command:
         """As `call()`, but any code other than success is raised as `ServerRefused`."""
@@ -281,7 +284,10 @@ class Routes:
             raise NoRoute(topic, "the name servers have not heard of it")
         if answer.code != ResponseCode.SUCCESS:
             raise ServerRefused(answer.code, answer.remark, "the name server")
-        route = TopicRoute.decode(topic, answer.body)
+        try:
+            route = TopicRoute.decode(topic, answer.body)
+        except PerseidError as error:
+            raise unreadable(error) from error
         for name, ids in route.brokers.items():
             self._addresses[name] = ids
         for (name, queue_id), leader in route.leaders.items():

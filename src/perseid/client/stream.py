@@ -29,7 +29,7 @@ from types import TracebackType
 
 from perseid.client.assigned_queue import AssignedQueue
 from perseid.client.consumer import STOP_PATIENCE_MS, PushConsumer, RetryLater
-from perseid.client.errors import ClientError, NotStarted
+from perseid.client.errors import NotStarted, UsageError
 from perseid.client.hooks import EXCEPTION, FAILED, SUCCESS, TIME_OUT, Consuming
 from perseid.client.model import ReceivedMessage
 from perseid.client.options import PUSH_DEFAULTS, ConsumeMode, PushOptions
@@ -225,7 +225,7 @@ class Consumer(PushConsumer):
         for delivery in self._taken.values():
             if delivery.message is message:
                 return delivery
-        raise ClientError(
+        raise UsageError(
             f"{message!r} is not being handled: it is done, or its loop took longer than"
             f" consume_timeout_ms={self.options.consume_timeout_ms}, or it is another consumer's"
         )
@@ -265,4 +265,4 @@ class Consumer(PushConsumer):
 
 async def _no_handler(message: ReceivedMessage) -> None:
     """In the place of a handler: `Consumer.handle` offers messages to loops."""
-    raise ClientError(f"{message!r}: a Consumer calls no handler")
+    raise UsageError(f"{message!r}: a Consumer calls no handler")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perseid.client.errors import ClientError
+from perseid.client.errors import UsageError
 from perseid.wire.bodies import SubscriptionData
 from perseid.wire.hashing import java_hash
 
@@ -44,7 +44,7 @@ class Subscription:
             return cls(topic, ALL, version)
         tags = frozenset(tag for part in text.split("||") if (tag := part.strip()))
         if not tags:
-            raise ClientError(f"subscription of {topic}: {text!r} names no tag; write 'a || b', or '*' for all")
+            raise UsageError(f"subscription of {topic}: {text!r} names no tag; write 'a || b', or '*' for all")
         return cls(topic, text, version, tags)
 
     def wants(self, tag: str | None) -> bool:

@@ -12,6 +12,7 @@ import ssl
 from dataclasses import dataclass, field
 
 from perseid.base.errors import ConfigError
+from perseid.client.errors import BadSettings
 from perseid.security import certificates
 from perseid.security.certificates import Own
 from perseid.security.tls import reason
@@ -41,11 +42,14 @@ class ClientTls:
     """Whom servers' certificates have to name; empty: the host that is dialled."""
 
     def context(self) -> ssl.SSLContext:
-        """What connections are made with. ConfigError names the file that can't be used."""
+        """What connections are made with. BadSettings names the file that can't be used."""
         if self.key and not self.cert:
-            raise ConfigError(f"{self.key}: a key without a certificate: give both")
+            raise BadSettings(f"{self.key}: a key without a certificate: give both")
         own = Own(self.cert, self.key or self.cert, self._password()) if self.cert else None
-        return certificates.client_context(trust=self.ca, own=own, verify=self.verify)
+        try:
+            return certificates.client_context(trust=self.ca, own=own, verify=self.verify)
+        except ConfigError as error:
+            raise BadSettings(str(error)) from error
 
     def _password(self) -> str:
         if not self.key_password_file:
@@ -54,14 +58,14 @@ class ClientTls:
             with open(self.key_password_file, encoding="utf-8") as file:
                 return file.readline().rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{self.key_password_file}: can't be read: {error}") from None
+            raise BadSettings(f"{self.key_password_file}: can't be read: {error}") from None
 
     def host(self, address: str) -> str:
         """Whom the certificate of `host:port` has to name."""
         return self.server_name or address.rpartition(":")[0].strip("[]")
 
     def secured(self, sock: socket.socket, address: str) -> ssl.SSLSocket:
-        """A connected socket with TLS. OSError (`why` explains it), or ConfigError."""
+        """A connected socket with TLS. OSError (`why` explains it), or BadSettings."""
         return self.context().wrap_socket(sock, server_hostname=self.host(address))
 
 

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from perseid.base.errors import PerseidError
+from perseid.client.errors import UsageError
 from perseid.client.hooks import EXCEPTION, SUCCESS, Consuming, Hook, Sending
 from perseid.client.model import Message, SendStatus
 from perseid.client.options import ProducerOptions
@@ -61,7 +62,7 @@ class Tracer(Hook):
     async def start(self, session: Session, group: str) -> None:
         """Begin to send what is traced, over the client's own connections."""
         if self._producer is not None:
-            raise PerseidError("this Tracer is in use by another client: make one for each")
+            raise UsageError("this Tracer is in use by another client: make one for each")
         self._stopping = False
         self._producer = Producer(
             session=session, group=f"{GROUP}-{group}", options=ProducerOptions(timeout_ms=SEND_TIMEOUT_MS)

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from perseid.base.errors import RemoteProtocolError
 from perseid.client.connection import Connection
-from perseid.client.errors import ClientError, InvalidMessage, ServerRefused
+from perseid.client.errors import ClientError, InvalidMessage, ServerRefused, UsageError
 from perseid.client.lifecycle import call, is_async
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
 from perseid.client.options import PRODUCER_DEFAULTS, ProducerOptions
@@ -94,7 +95,7 @@ class TransactionProducer(Producer):
         tls: ClientTls | None = None,
     ) -> None:
         if not group:
-            raise ClientError("a transactional producer needs the name of its group: brokers ask any member of it")
+            raise UsageError("a transactional producer needs the name of its group: brokers ask any member of it")
         super().__init__(namesrv, group, options=options, session=session, tls=tls)
         self._check = check
         self._topics = tuple(topics)
@@ -111,7 +112,7 @@ class TransactionProducer(Producer):
             return
         checkers = self.session.checkers
         if self.group in checkers:
-            raise ClientError(f"this session has a transactional producer of group {self.group} already")
+            raise UsageError(f"this session has a transactional producer of group {self.group} already")
         await super().start()
         checkers[self.group] = self
         self.session.handlers[RequestCode.CHECK_TRANSACTION_STATE] = (
@@ -181,10 +182,14 @@ class TransactionProducer(Producer):
         if state is TransactionState.UNKNOWN:
             return TransactionResult(half, state, told=False)
         topic = half.queue.topic
+        try:
+            commit_log_offset = ids.parse_offset_message_id(half.offset_msg_id)[1]
+        except RemoteProtocolError as error:
+            raise UsageError(f"{half.offset_msg_id!r} is no half of this producer's: {error}") from None
         header = EndTransactionRequest(
             producer_group=self.group,
             tran_state_table_offset=half.queue_offset,
-            commit_log_offset=ids.parse_offset_message_id(half.offset_msg_id)[1],
+            commit_log_offset=commit_log_offset,
             commit_or_rollback=int(state),
             msg_id=half.msg_id,
             topic=topic,
@@ -235,7 +240,7 @@ class TransactionProducer(Producer):
         """The state that a function of the user's says."""
         state = await call(function, given, None if is_async(function) else self._threads)
         if not isinstance(state, TransactionState):
-            raise ClientError(f"{function!r} returned {state!r}: return a TransactionState")
+            raise UsageError(f"{function!r} returned {state!r}: return a TransactionState")
         return state
 
 
