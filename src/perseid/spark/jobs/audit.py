@@ -49,13 +49,17 @@ class Replica:
     """One folder, and what is in it."""
 
     folder: str
+    """Its path, as it was given."""
     begin: int
     """The first offset that a file of it stands for."""
     end: int
     """Behind its last record."""
     records: int
+    """Records that could be read."""
     topics: dict[str, int]
+    """Topic → records."""
     corrupt: int
+    """Places that no record could be read from, or whose checksum is wrong."""
     damage: tuple[tuple[int, str], ...]
     """The first of it: offset, and what is wrong."""
     epochs: tuple[EpochEntry, ...] | None
@@ -69,8 +73,11 @@ class Epochs:
     """Where two replicas' epoch files begin to tell another history."""
 
     offset: int
+    """From here on they differ."""
     left: int
+    """The epoch that the first replica's file says."""
     right: int
+    """The epoch that the second one's says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +85,19 @@ class Pair:
     """Two replicas held against one another, from `begin` to `end`, where both have a log."""
 
     left: str
+    """The folder of the first replica."""
     right: str
+    """The folder of the second one."""
     begin: int
+    """The first offset that both have."""
     end: int
+    """Where the shorter log ends."""
     topics: dict[str, dict[str, int]]
     """Topic → differing, missing (in `right`), extra (only in `right`)."""
     findings: tuple[Finding, ...]
     """The first ones, in order."""
     epochs: Epochs | None
+    """Where their epoch files differ; None: nowhere."""
     agreed: int | None
     """Up to there the two are one history by their epoch files; None: nothing is known of it, or they have none in
     common."""
@@ -124,7 +136,9 @@ class Audited:
     """The findings of an audit."""
 
     replicas: tuple[Replica, ...]
+    """The folders, in the order in which they were given."""
     pairs: tuple[Pair, ...]
+    """Each two of them, held against one another."""
 
     @property
     def is_equal(self) -> bool:

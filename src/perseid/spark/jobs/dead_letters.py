@@ -42,14 +42,19 @@ class Group:
     """A consumer group's dead letters."""
 
     name: str
+    """The consumer group."""
     records: int
+    """Its dead letters."""
     used_up: int
+    """Those that were tried as often as the group allows."""
     given_up: int
+    """Those that were tried less often: refused, or a client allows less."""
     attempts: float
     """Mean of how often a message was handed out."""
     lived_ms: float
     """Median time from a message's birth to its death."""
     first_ms: int
+    """When the first one died, in milliseconds since 1970."""
     last_ms: int
     """When the first and the last one died, since 1970."""
 
@@ -59,8 +64,11 @@ class Part:
     """So many dead letters of a group have this in common."""
 
     group: str
+    """The consumer group."""
     value: str
+    """What they have in common."""
     records: int
+    """How many they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +76,31 @@ class Sample:
     """One dead letter, as it is shown."""
 
     group: str
+    """The consumer group."""
     origin: str
+    """The topic that it was sent to."""
     queue: str
     """Broker or folder and queue where it first stood, as far as that is known."""
     keys: str
+    """Its keys."""
     tag: str
+    """Its tag."""
     host: str
+    """The client that sent it."""
     attempts: int
+    """How often it was handed out."""
     how: str
+    """used up or given up."""
     lived_ms: int
+    """From its birth to its death, in milliseconds."""
     died_ms: int
+    """When it died, in milliseconds since 1970."""
     msg_id: str
+    """The id that its sender's client gave it."""
     origin_id: str
     """The broker's id of the first copy: its address and offset."""
     body: str
+    """The beginning of its body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +108,23 @@ class DeadLetters:
     """What `dead_letters` found, of all groups."""
 
     where: str
+    """The name servers or folders that were read, in words."""
     groups: tuple[Group, ...]
     """The one with most first."""
     origins: tuple[Part, ...]
+    """By the topic that they were sent to."""
     queues: tuple[Part, ...]
     """Topic and queue where messages first stood; only for folders that still have them."""
     tags: tuple[Part, ...]
+    """By their tag."""
     hosts: tuple[Part, ...]
     """Of the clients that sent them, without ports."""
     attempts: tuple[Part, ...]
+    """By how often they were handed out."""
     over_time: tuple[tuple[str, int, int], ...]
     """Group, seconds since 1970, how many died."""
     bucket_s: int
+    """How long a bucket of `over_time` is, in seconds."""
     samples: tuple[Sample, ...]
     """The last ones."""
 

@@ -44,7 +44,7 @@ class Input:
 
     @property
     def said(self) -> str:
-        """In words."""
+        """Where it is read from, in words."""
         where = self.nameserver or ", ".join(self.folders)
         return f"{len(self.topics)} topics at {where}" if self.nameserver else where
 

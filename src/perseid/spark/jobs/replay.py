@@ -61,10 +61,15 @@ class Request:
     """Which rows are replayed, and where to: it must be the same when a replay goes on."""
 
     table_id: str
+    """The archive's table."""
     topic: str
+    """The topic that rows are sent to."""
     since_ms: int | None
+    """Only rows that were stored at this time or later, in milliseconds since 1970."""
     until_ms: int | None
+    """Only rows that were stored before this time."""
     order_by: str | None
+    """The column whose values keep rows in order; None: queues stay in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +77,13 @@ class ReplayPlan:
     """A replay that has begun."""
 
     query_id: str
+    """The replay's name in the stamps of its messages."""
     request: Request
+    """What is replayed."""
     batches: list[Ranges]
+    """The ranges of queues that each batch sends."""
     rows: list[int]
+    """How many rows each batch has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +91,13 @@ class Replayed:
     """The outcome of one run. `done` of `batches` are stored, with those of earlier runs."""
 
     rows: int
+    """Messages that this run sent."""
     batches: int
+    """Batches of the whole replay."""
     done: int
+    """Batches that are stored, those of earlier runs too."""
     seconds: float
+    """How long this run took."""
 
 
 def replay(

@@ -32,14 +32,21 @@ class Queue:
     """One queue of a topic, at a broker or in a folder."""
 
     topic: str
+    """Its topic."""
     source: str
+    """The broker's name, or the folder."""
     queue_id: int
+    """Its number there."""
     records: int
+    """Messages in it."""
     bytes: int
+    """Bytes of their bodies; of a folder, of their records."""
     largest: int
     """Bytes of the largest message."""
     first_offset: int
+    """The offset of the first one."""
     last_offset: int
+    """The offset of the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +54,25 @@ class Topic:
     """What one topic holds."""
 
     name: str
+    """Its name."""
     records: int
+    """Messages in it."""
     bytes: int
+    """Bytes of their bodies; of a folder, of their records."""
     largest: int
+    """Bytes of the largest message."""
     queues: int
     """With messages or without, as far as that is known: a folder tells only of those with messages."""
     skew: float
     """Messages of the fullest queue, divided by the mean of all queues: 1 is even."""
     fullest: str
+    """The queue with the most messages."""
     first_ms: int
+    """The store time of the first message, in milliseconds since 1970."""
     last_ms: int
     """Store times of the first and the last message, to the second."""
     per_second: float
+    """Messages a second, from the first to the last."""
     peak_per_second: float
     """In the busiest bucket, over what of it lies between the first and the last message: never below the mean."""
 
@@ -68,10 +82,13 @@ class Stats:
     """What `stats` found, of all topics."""
 
     where: str
+    """The name servers or folders that were read, in words."""
     topics: tuple[Topic, ...]
     """The largest first."""
     queues: tuple[Queue, ...]
+    """All queues of all topics."""
     bucket_s: int
+    """How long a bucket of `over_time` is, in seconds."""
     over_time: tuple[tuple[str, int, int, int], ...]
     """Topic, beginning of the bucket (seconds since 1970), messages, bytes."""
     corrupt: int

@@ -44,11 +44,17 @@ class Travelled:
     """A topic's state at a time. `archived` of its rows came from the archive, which has noted `gaps`."""
 
     topic: str
+    """The topic."""
     as_of_ms: int
+    """The time, in milliseconds since 1970."""
     rows: int
+    """Messages that it held then."""
     archived: int
+    """How many of them came from the archive."""
     out: str | None
+    """Where they were written; None: nowhere."""
     gaps: tuple[Gap, ...] = ()
+    """What the archive has noted as missing."""
 
 
 def time_travel(

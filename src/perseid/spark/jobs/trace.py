@@ -46,14 +46,23 @@ class Latency:
     """One kind of latency at one topic and client; milliseconds."""
 
     kind: str
+    """send, end to end or consume."""
     topic: str
+    """The topic."""
     client: str
+    """Who sent, or consumed."""
     count: int
+    """How many were measured."""
     p50: float
+    """The median."""
     p90: float
+    """What 90 % did not exceed."""
     p99: float
+    """What 99 % did not exceed."""
     p999: float
+    """What 99.9 % did not exceed."""
     most: float
+    """The longest."""
     failures: int
     """Of sends and hand-outs; 0 for end to end."""
     negative: int
@@ -65,11 +74,17 @@ class Failures:
     """So many sends or hand-outs of a group failed so."""
 
     kind: str
+    """send or consume."""
     topic: str
+    """The topic."""
     group: str
+    """The producer or consumer group."""
     client: str
+    """The client in it."""
     how: str
+    """How they failed, in the trace's words."""
     count: int
+    """How often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +92,21 @@ class Traced:
     """What `trace` found, of all traces."""
 
     where: str
+    """The name servers or folders that were read, in words."""
     traces: int
+    """Traces that were read."""
     kinds: dict[str, int]
+    """Kind → how many."""
     undecodable: int
     """Messages of the topic that hold no traces."""
     why: str
     """Of one of them."""
     latencies: tuple[Latency, ...]
+    """By kind, topic and client."""
     failures: tuple[Failures, ...]
+    """What did not end well."""
     bucket_s: int
+    """How long a bucket of `over_time` is, in seconds."""
     over_time: tuple[tuple[str, int, float, float], ...]
     """Kind, seconds since 1970, median and 99th percentile of that bucket."""
     curves: tuple[tuple[str, str, tuple[float, ...]], ...]

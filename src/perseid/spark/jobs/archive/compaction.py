@@ -27,7 +27,9 @@ class Compacted:
     """The outcome of a compaction: so many files became so many."""
 
     before: int
+    """Data files before it."""
     after: int
+    """Data files after it."""
 
 
 def compact(

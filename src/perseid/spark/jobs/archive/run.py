@@ -86,9 +86,13 @@ class Archived:
     """The outcome of one run."""
 
     batches: int = 0
+    """Batches that this run committed."""
     rows: int = 0
+    """Rows that it added."""
     files: int = 0
+    """Data files that it wrote."""
     bytes: int = 0
+    """Bytes of these files."""
     corrupt: int = 0
     """Rows whose bodies did not decode."""
     repeats: int = 0
@@ -102,6 +106,7 @@ class Archived:
     away: tuple[str, ...] = ()
     """Queues that were read before, and that no broker has now."""
     compacted: Compacted | None = None
+    """What a compaction did afterwards; None: there was none."""
 
 
 class Run:
