@@ -1,0 +1,93 @@
+"""The site has what it shall have. Broken links, and pages outside the navigation, are errors of `make docs`."""
+
+import importlib.util
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import perseid.client
+import perseid.client.blocking
+import perseid.spark
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+REFERENCE = "".join(path.read_text() for path in sorted((DOCS / "reference" / "api").glob("*.md")))
+
+
+Loaded = Callable[[str], ModuleType]
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Loaded:
+    """A module of docs/, which is no package."""
+
+    @cache
+    def load(name: str) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(f"site_{name}", DOCS / f"{name}.py")
+        assert spec is not None and spec.loader is not None
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
+
+
+@pytest.fixture(scope="module")
+def hooks(loaded: Loaded) -> ModuleType:
+    return loaded("hooks")
+
+
+def test_each_public_name_is_in_the_reference_once() -> None:
+    named = re.findall(r"^::: (perseid\.[\w.]+)$", REFERENCE, re.MULTILINE)
+    assert len(named) == len(set(named))
+    blocking = [name for name in vars(perseid.client.blocking) if re.match("Blocking[A-Z]", name)]
+    wanted = {f"perseid.client.{name}" for name in perseid.client.__all__}
+    wanted |= {f"perseid.client.blocking.{name}" for name in blocking}
+    wanted |= {f"perseid.spark.{name}" for name in perseid.spark.__all__}
+    fixtures = re.findall(r"^def (perseid_\w+)", (ROOT / "src/perseid/testing/plugin.py").read_text(), re.MULTILINE)
+    wanted |= {f"perseid.testing.plugin.{name}" for name in fixtures}
+    missing = wanted - set(named)
+    assert not missing, f"docs/reference/api/ has no ::: line for {sorted(missing)}"
+
+
+@pytest.mark.parametrize(
+    ("page", "text", "on_the_site"),
+    [
+        ("index.md", "[shape](../ARCHITECTURE.md#map)", "[shape](project/architecture.md#map)"),
+        ("project/architecture.md", "[Raft](docs/raft.md)", "[Raft](../raft.md)"),
+        ("project/contributing.md", "[CHANGELOG.md](CHANGELOG.md)", "[CHANGELOG.md](changelog.md)"),
+        ("how-to/a.md", "[a](b.md#c), [d](../spark.md)", "[a](b.md#c), [d](../spark.md)"),
+        ("project/architecture.md", "[docs/decisions](docs/decisions)", "[docs/decisions](../decisions/index.md)"),
+        ("testing.md", "[tests/impact.py](../tests/impact.py)", "`tests/impact.py`"),
+        ("testing.md", "[the map](../tests/impact.py)", "the map (`tests/impact.py`)"),
+        ("testing.md", "[there](https://example.org/a), [here](#b)", "[there](https://example.org/a), [here](#b)"),
+        ("testing.md", "[nowhere](../gone.py)", "[nowhere](../gone.py)"),
+        ("testing.md", "```\n[code](../tests/impact.py)\n```\n", "```\n[code](../tests/impact.py)\n```\n"),
+    ],
+)
+def test_links_lead_to_pages_of_the_site(hooks: ModuleType, page: str, text: str, on_the_site: str) -> None:
+    assert hooks.relinked(text, page) == on_the_site
+
+
+def test_bars_in_the_code_of_a_table(hooks: ModuleType) -> None:
+    assert hooks.pipes("| `a \\| b` | c \\| d |\n") == "| `a | b` | c \\| d |\n"
+    assert hooks.pipes("`a \\| b`\n") == "`a \\| b`\n"
+
+
+def test_the_list_of_decisions_has_all_of_them(hooks: ModuleType) -> None:
+    paths = sorted((DOCS / "decisions").glob("*.md"))
+    page = hooks.decisions(paths)
+    assert page.count("\n- ") == len(paths)
+    assert "- 8: [Raft: DLedger's wire and disk, Raft's safety](0008-raft.md)\n" in page
+
+
+def test_code_in_docstrings_is_highlighted(loaded: Loaded) -> None:
+    text = "How to:\n\n    async with x:\n        y()\n\n    z()\n\nAnd so on.\n"
+    fenced = "How to:\n\n```python\nasync with x:\n    y()\n\nz()\n```\n\nAnd so on.\n"
+    assert loaded("docstrings").highlighted(text) == fenced
+    assert loaded("docstrings").highlighted("Not\n    code.\n") == "Not\n    code.\n"
