@@ -44,7 +44,7 @@ class UsageError(ClientError):
 
 
 class NotStarted(UsageError):
-    """A client was used before `start()` (or outside its `async with`), or after `stop()`."""
+    """A client was used before `start()` (or outside its `async with`), after `stop()`, or in another event loop."""
 
 
 class InvalidMessage(UsageError):

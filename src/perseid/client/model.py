@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
@@ -27,6 +27,8 @@ MAX_UNPACKED_BYTES = 64 * 1024 * 1024
 """A received body is not inflated beyond this."""
 CONTENT_TYPE = "contentType"
 """The property that names the format of a body."""
+MAX_DELAY_LEVEL = 18
+"""Levels that brokers have by default."""
 MAX_PRIORITY = 2**31 - 1
 _TOPIC_OK = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
 _SEPARATORS = re.compile("[\x01\x02]").search
@@ -81,6 +83,35 @@ class Message:
     lite_topic: str = ""
     """The lite topic that it goes to, of a `topic` with message.type=LITE (`LiteConsumer`)."""
 
+    def __post_init__(self) -> None:
+        """`InvalidMessage` for an argument of another type, where the mistake is made and not where it is sent."""
+        if not isinstance(self.topic, str):
+            raise InvalidMessage(f"message for {self.topic!r}: the topic is {_a(self.topic)}; give a str")
+        if not isinstance(self.body, bytes | bytearray | memoryview):
+            raise InvalidMessage(f"message for {self.topic}: the body is {_a(self.body)}; {_to_bytes(self.body)}")
+        if self.tag is not None and not isinstance(self.tag, str):
+            raise InvalidMessage(f"message for {self.topic}: the tag is {_a(self.tag)}; give one str, or None")
+        if self.keys and not isinstance(self.keys, str):
+            self._check_keys()
+        if self.properties:
+            if not isinstance(self.properties, Mapping):
+                raise InvalidMessage(f"message for {self.topic}: properties are {_a(self.properties)}; give a dict")
+            for name, value in self.properties.items():
+                if not isinstance(name, str) or not isinstance(value, str):
+                    raise InvalidMessage(_no_texts(name, value))
+
+    def _check_keys(self) -> None:
+        if isinstance(self.keys, bytes) or not isinstance(self.keys, Iterable):
+            raise InvalidMessage(f"message for {self.topic}: keys are {_a(self.keys)}; give a str, or several")
+        for key in self.keys:
+            if not isinstance(key, str):
+                raise InvalidMessage(f"message for {self.topic}: the key {key!r} is {_a(key)}; give str({key!r})")
+            if len(key.split()) > 1:
+                raise InvalidMessage(
+                    f"message for {self.topic}: the key {key!r} has a space, which separates keys: replace it, or give"
+                    f" several: keys={key.split()}"
+                )
+
     @property
     def delayed(self) -> bool:
         """Is it to be delivered later, in whichever way?"""
@@ -123,7 +154,20 @@ class Message:
                 f"message for {self.topic}: the body has {len(self.body)} bytes, the limit is {max_body_bytes}"
                 " (max_body_bytes here, maxMessageSize on the broker): split it, or store it elsewhere"
             )
-        if (self.delay_level > 0) + (self.delay_ms != 0) + (self.deliver_at_ms != 0) > 1:
+        if self.delayed:
+            self._check_delay()
+        if self.priority is not None:
+            if not 0 <= self.priority <= MAX_PRIORITY:
+                raise InvalidMessage(f"message for {self.topic}: priority={self.priority}: give 0 to {MAX_PRIORITY}")
+            if self.delayed:
+                self.check_no_priority("a message for a time")
+
+    def _check_delay(self) -> None:
+        for name in ("delay_level", "delay_ms", "deliver_at_ms"):
+            given = getattr(self, name)
+            if not isinstance(given, int) or isinstance(given, bool):
+                raise InvalidMessage(f"message for {self.topic}: {name}={given!r}: give a whole number")
+        if (self.delay_level != 0) + (self.delay_ms != 0) + (self.deliver_at_ms != 0) > 1:
             raise InvalidMessage(
                 f"message for {self.topic}: delay_level={self.delay_level}, delay_ms={self.delay_ms},"
                 f" deliver_at_ms={self.deliver_at_ms}: give one of them"
@@ -132,11 +176,11 @@ class Message:
             raise InvalidMessage(
                 f"message for {self.topic}: delay_ms={self.delay_ms}, deliver_at_ms={self.deliver_at_ms}: below 0"
             )
-        if self.priority is not None:
-            if not 0 <= self.priority <= MAX_PRIORITY:
-                raise InvalidMessage(f"message for {self.topic}: priority={self.priority}: give 0 to {MAX_PRIORITY}")
-            if self.delayed:
-                self.check_no_priority("a message for a time")
+        if not 0 <= self.delay_level <= MAX_DELAY_LEVEL:
+            raise InvalidMessage(
+                f"message for {self.topic}: delay_level={self.delay_level}: levels are 1 (1 s) to {MAX_DELAY_LEVEL}"
+                " (2 h); any other time: delay_ms=…"
+            )
 
     def check_no_priority(self, what: str) -> None:
         """Raise `InvalidMessage` for a priority where brokers would drop or ignore it."""
@@ -155,10 +199,26 @@ def check_topic(topic: str) -> None:
 
 def check_property(name: str, value: object) -> None:
     """Raise `InvalidMessage` for a property that could not be read back."""
-    if not name or not value or not isinstance(value, str):
-        raise InvalidMessage(f"property {name!r}={value!r}: names and values are texts that are not empty")
+    if not name or not value or not isinstance(name, str) or not isinstance(value, str):
+        raise InvalidMessage(_no_texts(name, value))
     if _SEPARATORS(name) or _SEPARATORS(value):
         raise InvalidMessage(f"property {name!r}={value!r} holds \\x01 or \\x02, which separate properties on the wire")
+
+
+def _no_texts(name: object, value: object) -> str:
+    return f"property {name!r}={value!r}: names and values are texts that are not empty"
+
+
+def _a(given: object) -> str:
+    """The type of an argument, for people."""
+    return "None" if given is None else f"of type {type(given).__name__}"
+
+
+def _to_bytes(body: object) -> str:
+    """What makes bytes of a body."""
+    if isinstance(body, str):
+        return f"give bytes: {body[:20]!r}.encode()" if len(body) <= 20 else "give bytes: .encode() it"
+    return "give bytes: json.dumps(…).encode(), or what a serializer makes of it (perseid.client.serializers)"
 
 
 def _clean(what: str, text: str) -> str:

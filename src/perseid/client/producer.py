@@ -439,8 +439,8 @@ class Producer(Client):
     # ---- inside ----
 
     def _check_started(self) -> None:
+        self.session.check_running("Producer")
         if not self._started:
-            self.session.check_running("Producer")
             raise NotStarted("this Producer is not running: use `async with Producer(…)`, or `await start()` first")
 
     async def _route(self, topic: str) -> TopicRoute:

@@ -81,6 +81,8 @@ class Session:
         self.routes = Routes(self.names)
         self._beat_at = -1e9
         self._users = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The one that it was started in: connections belong to it."""
         self._loops: list[asyncio.Task[None]] = []
         self._tasks: dict[asyncio.Task[Any], None] = {}
         """In the order in which they were made: they are cancelled in it."""
@@ -96,6 +98,7 @@ class Session:
         """Count one more user; the first one starts the polling and the heartbeats."""
         self._users += 1
         if self._users == 1:
+            self._loop = asyncio.get_running_loop()
             self.connections.open()
             self._loops = [
                 self.spawn(self.every(POLL_INTERVAL_MS, self.routes.refresh_all), "route poll"),
@@ -118,9 +121,13 @@ class Session:
             await self.connections.close()
 
     def check_running(self, what: str) -> None:
-        """Raise `NotStarted` unless the session runs."""
+        """Raise `NotStarted` unless the session runs, in this event loop."""
         if self._users == 0:
             raise NotStarted(f"this {what} is not running: use `async with {what}(…)`, or `await start()` first")
+        if self._loop is not asyncio.get_running_loop():
+            raise NotStarted(
+                f"this {what} was started in another event loop: make and start one in the asyncio.run() that uses it"
+            )
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """A task that ends with the session; what it raises is logged."""
