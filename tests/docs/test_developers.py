@@ -5,10 +5,12 @@ import runpy
 import sqlite3
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.docs.pages import DOCS, Reader
 
 from perseid.broker.config import BrokerConfig
@@ -188,6 +190,29 @@ def test_pop(perseid_virtual: VirtualBroker) -> None:
 
     perseid_virtual.run(main())
     assert len(done) == len(set(done)) == 20
+
+
+def test_traces_and_metrics(perseid_virtual: VirtualBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    page, namesrv, exporter = code("tracing"), perseid_virtual.namesrv, InMemorySpanExporter()
+    provider = page["set_up"](exporter)
+    billed: list[bytes] = []
+
+    async def main() -> None:
+        await page["order"](namesrv, provider, b"4711")
+        await beside(page["bill"](namesrv, provider, billed), lambda: billed)
+        await page["send_and_measure"](namesrv, [b"1", b"2", b"3"])
+        await page["send_as"](namesrv, "acme")
+        (visit,) = await received(namesrv, "visits", 1)
+        assert visit.properties["tenant"] == "acme"
+
+    perseid_virtual.run(main())
+    provider.shutdown()
+    spans = {span.name: span for span in exporter.get_finished_spans()}
+    chain = [spans[name] for name in ("order", "send orders", "process orders", "charge")]
+    for parent, child in pairwise(chain):
+        assert child.parent is not None and parent.context is not None
+        assert (child.parent.trace_id, child.parent.span_id) == (parent.context.trace_id, parent.context.span_id)
+    assert "3 stored, 0 failed, 0 retries\n99 of 100 within " in capsys.readouterr().out
 
 
 def test_each_file_of_code_has_its_page_and_its_test() -> None:
