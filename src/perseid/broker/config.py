@@ -190,7 +190,7 @@ class BrokerConfig:
     long_polling_enable: bool = option(
         True,
         "A pull that finds no message waits for one as long as the client asks (at most 10 minutes). With `false` it "
-        "waits `shortPollingTimeMills` at most, which costs more requests.",
+        "waits for `shortPollingTimeMills`, which costs more requests.",
         live=True,
     )
     enable_property_filter: bool = option(

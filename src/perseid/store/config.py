@@ -17,7 +17,7 @@ class StoreConfig:
     commit_log_file_bytes: int = option(
         1 << 30,
         "The size of a file of the log. It limits a message's size, and is what retention removes at a time. It must "
-        "stay as it is on a folder in use.",
+        "stay as it is on a folder in use, and be the same on a master and its slaves.",
         section="Files",
         unit="bytes",
         key="mappedFileSizeCommitLog",
@@ -167,7 +167,8 @@ class StoreConfig:
     )
     checkpoint_interval_ms: int = option(
         1_000,
-        "How often it is written down how far the log is known to be on disk. Recovery checks the log from there on.",
+        "How often the checkpoint is saved: how far log, queues and index are known to be on disk, where a start after a "
+        "crash begins to read.",
         unit="ms",
         low=1,
         ours=True,
