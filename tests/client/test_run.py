@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from perseid.client import (
-    ClientError,
     Consumer,
     Message,
     Producer,
     ProducerOptions,
     PushConsumer,
     ReceivedMessage,
+    UsageError,
     run,
     run_until_signal,
 )
@@ -218,7 +218,7 @@ def test_in_another_thread_it_says_why_it_can_not() -> None:
         pass
 
     async def test() -> None:
-        with pytest.raises(ClientError, match="has to run in the main thread"):
+        with pytest.raises(UsageError, match="has to run in the main thread"):
             await asyncio.to_thread(asyncio.run, run_until_signal(work=work()))
 
     fake.run(test())

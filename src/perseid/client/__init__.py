@@ -7,8 +7,18 @@
         async for message in consumer:
             await charge(message.body)
 
-    async with PushConsumer("host:9876", "billing", {"orders": "new || paid"}, handle):
-        await asyncio.Event().wait()
+    consumer = PushConsumer("host:9876", "billing", {"orders": "new || paid"}, handle, concurrency=5)
+    sys.exit(asyncio.run(run_until_signal(consumer)))
+
+| to | there is |
+|---|---|
+| send | `Producer` (in batches with `linger_ms`), `OrderedProducer` (in order), `TransactionProducer` |
+| share messages with a group | `Consumer` (a loop), `PushConsumer` (a handler), `PopConsumer`, `LiteConsumer` |
+| read queues of your choice | `PullConsumer` |
+| turn objects into bodies, and back | `Json`, `Msgpack`, `Protobuf`, `Functions` (`perseid.client.serializers`) |
+| see what clients do | `Hook` (`perseid.client.hooks`), `perseid.client.otel`, `producer.metrics`, `consumer.metrics` |
+| run until SIGTERM | `run_until_signal` |
+| administer | `Admin` |
 
 `perseid.client.blocking` has the same for code without asyncio.
 """

@@ -1,7 +1,7 @@
 """Batches: messages that were given one by one leave as one, after a while or when they are many.
 
-    producer = Producer("host:9876", options=ProducerOptions(linger_ms=5))
-    await asyncio.gather(*(producer.send(Message("orders", b"…")) for _ in range(1000)))
+    async with Producer("host:9876", linger_ms=5) as producer:
+        await asyncio.gather(*(producer.send(Message("orders", body)) for body in bodies))
 
     send() --> the open batch of its topic (and queue, if it has one)
                  | `linger_ms` after its first message, or full, or flush()

@@ -20,12 +20,14 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Unpack
 
 from perseid.client import server_requests
 from perseid.client.assigned_queue import AssignedQueue, Handler
 from perseid.client.assignment import Assignment
 from perseid.client.errors import UsageError
 from perseid.client.hooks import EXCEPTION, FAILED, SUCCESS, TIME_OUT, Consuming, Hooks
+from perseid.client.keywords import PushKeywords, with_keywords
 from perseid.client.lifecycle import Client, call, is_async
 from perseid.client.metrics import ConsumerMetrics
 from perseid.client.model import MessageQueue, ReceivedMessage
@@ -79,12 +81,13 @@ class PushConsumer(Client):
         from_where: str | int = "last",
         options: PushOptions = PUSH_DEFAULTS,
         session: Session | None = None,
+        **keywords: Unpack[PushKeywords],
     ) -> None:
         _check(group, subscriptions, from_where)
         self.session = session or Session(namesrv)
         self.group = group
         self.mode = mode
-        self.options = options
+        self.options = options = with_keywords(options, keywords, type(self))
         times = options.max_reconsume_times
         self.max_times_concurrent = times if times >= 0 else MAX_TIMES_CONCURRENT
         self.max_times_ordered = times if times >= 0 else MAX_TIMES_ORDERED

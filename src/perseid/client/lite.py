@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from msgspec.structs import replace
 
@@ -26,6 +26,7 @@ from perseid.base.errors import PerseidError
 from perseid.client.answers import header_of
 from perseid.client.connection import Connection
 from perseid.client.errors import ClientError, ServerRefused, UsageError
+from perseid.client.keywords import PopKeywords
 from perseid.client.options import POP_DEFAULTS, PopOptions
 from perseid.client.pop import INVISIBLE_MS, PopConsumer, PoppedMessage
 from perseid.client.session import Handler, Session
@@ -90,10 +91,13 @@ class LiteConsumer(PopConsumer):
         invisible_ms: int = INVISIBLE_MS,
         options: PopOptions = POP_DEFAULTS,
         session: Session | None = None,
+        **keywords: Unpack[PopKeywords],
     ) -> None:
         if isinstance(lite_topics, str):
             raise UsageError(f"lite_topics={lite_topics!r}: give a list of names")
-        super().__init__(namesrv, group, parent, invisible_ms=invisible_ms, options=options, session=session)
+        super().__init__(
+            namesrv, group, parent, invisible_ms=invisible_ms, options=options, session=session, **keywords
+        )
         self.client_id = f"{self.session.client_id}@{group}"
         self._reads_all = lite_topics is None
         self._names = dict.fromkeys(lite_topics or ())

@@ -2,6 +2,8 @@
 
     options = PushOptions(concurrency=5, hooks=[Tracer()])
     PushConsumer(namesrv, "billing", {"orders": "*"}, handle, mode=ConsumeMode.ORDERED, options=options)
+
+For one client, the same as keywords: `PushConsumer(…, handle, concurrency=5)` (`perseid.client.keywords`).
 """
 
 from __future__ import annotations

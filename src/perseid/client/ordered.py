@@ -28,6 +28,7 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
+from typing import Unpack
 
 from perseid.base.errors import PerseidError
 from perseid.client.batching import ITEM_BYTES, Buffer, Entry, acknowledge, fail
@@ -43,6 +44,7 @@ from perseid.client.errors import (
     ServerRefused,
 )
 from perseid.client.hooks import SendCall, Sending
+from perseid.client.keywords import OrderedProducerKeywords, with_keywords
 from perseid.client.lifecycle import Client
 from perseid.client.metrics import ProducerMetrics
 from perseid.client.model import MAX_PROPERTIES_BYTES, Message, MessageQueue, SendResult, key_hash
@@ -116,7 +118,9 @@ class OrderedProducer(Client):
         options: OrderedProducerOptions = ORDERED_PRODUCER_DEFAULTS,
         session: Session | None = None,
         tls: ClientTls | None = None,
+        **keywords: Unpack[OrderedProducerKeywords],
     ) -> None:
+        options = with_keywords(options, keywords, type(self))
         sends = ProducerOptions(
             max_body_bytes=options.max_body_bytes, default_queues=options.default_queues, hooks=options.hooks
         )

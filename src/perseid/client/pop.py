@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Unpack
 
 from msgspec.structs import replace
 
@@ -22,6 +23,7 @@ from perseid.base.errors import PerseidError
 from perseid.client.answers import header_of, unreadable
 from perseid.client.errors import ClientError, NoRoute, ServerRefused, UsageError
 from perseid.client.hooks import EXCEPTION, SUCCESS, Consuming, Hooks
+from perseid.client.keywords import PopKeywords, with_keywords
 from perseid.client.lifecycle import Client
 from perseid.client.metrics import ConsumerMetrics
 from perseid.client.model import ReceivedMessage
@@ -89,6 +91,7 @@ class PopConsumer(Client):
         from_where: str = "first",
         options: PopOptions = POP_DEFAULTS,
         session: Session | None = None,
+        **keywords: Unpack[PopKeywords],
     ) -> None:
         if from_where not in ("first", "last"):
             raise UsageError(f"from_where={from_where!r}: write 'first' or 'last'")
@@ -100,7 +103,7 @@ class PopConsumer(Client):
         self.invisible_ms = invisible_ms
         self._subscription = Subscription.parse(topic, expression, now_ms())
         self._init_mode = 0 if from_where == "first" else 1
-        self.options = options
+        self.options = options = with_keywords(options, keywords, type(self))
         self._hooks = Hooks(options.hooks)
         self._counts = ConsumerMetrics()
         self._pops: dict[str, asyncio.Task[list[PoppedMessage] | ClientError]] = {}

@@ -12,7 +12,7 @@ import asyncio
 import base64
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from perseid.client import request_reply
 from perseid.client.answers import header_of
@@ -30,6 +30,7 @@ from perseid.client.errors import (
     ServerRefused,
 )
 from perseid.client.hooks import Hooks, SendCall, Sending
+from perseid.client.keywords import ProducerKeywords, with_keywords
 from perseid.client.latency import QueueChooser
 from perseid.client.lifecycle import Client
 from perseid.client.metrics import ProducerMetrics
@@ -144,6 +145,7 @@ class Packed:
 class Producer(Client):
     """Sends messages: `async with Producer("host:9876") as producer: await producer.send(Message(…))`.
 
+    Options are keywords (`retries=0`), or an object that can be shared (`options=ProducerOptions(retries=0)`).
     `session` shares connections with other clients of this process.
     """
 
@@ -155,10 +157,11 @@ class Producer(Client):
         options: ProducerOptions = PRODUCER_DEFAULTS,
         session: Session | None = None,
         tls: ClientTls | None = None,
+        **keywords: Unpack[ProducerKeywords],
     ) -> None:
         self.session = session or Session(namesrv, tls=tls)
         self.group = group
-        self.options = options
+        self.options = options = with_keywords(options, keywords, type(self))
         self._chooser = QueueChooser(
             self.session.random.randrange(1 << 16), avoid_slow_brokers=options.avoid_slow_brokers
         )

@@ -12,12 +12,14 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from dataclasses import replace
+from typing import Unpack
 
 from perseid.base.errors import PerseidError
 from perseid.client.answers import body_of
 from perseid.client.deduplicator import Deduplicator
 from perseid.client.errors import ClientError, NoRoute, ServerRefused, UsageError
 from perseid.client.hooks import Hooks
+from perseid.client.keywords import PullKeywords, with_keywords
 from perseid.client.lifecycle import Client
 from perseid.client.metrics import ConsumerMetrics
 from perseid.client.model import MessageQueue, ReceivedMessage
@@ -77,6 +79,7 @@ class PullConsumer(Client):
         options: PullOptions = PULL_DEFAULTS,
         session: Session | None = None,
         tls: ClientTls | None = None,
+        **keywords: Unpack[PullKeywords],
     ) -> None:
         if from_where not in ("first", "last"):
             raise UsageError(f"from_where={from_where!r}: write 'first' or 'last'")
@@ -84,7 +87,7 @@ class PullConsumer(Client):
         self.group = group
         self._expression = expression
         self._from_first = from_where == "first"
-        self.options = options
+        self.options = options = with_keywords(options, keywords, type(self))
         self._hooks = Hooks(options.hooks)
         self._counts = ConsumerMetrics()
         self._puller = Puller(self.session, group)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from typing import Any
 
-from perseid.client.errors import ClientError
+from perseid.client.errors import UsageError
 
 log = logging.getLogger("perseid.client")
 
@@ -47,12 +47,12 @@ async def run_until_signal(
 
     0: all was finished. 1: not within `drain_ms`, counted from the signal. 128 + n: a second signal came, of number n.
     Handlers in threads can't be ended: the process waits for them. An exception of a client or of `work` is raised once
-    the others are stopped. `ClientError` in another thread than the main one, which alone gets signals.
+    the others are stopped. `UsageError` in another thread than the main one, which alone gets signals.
     """
     if threading.current_thread() is not threading.main_thread():
         if work is not None:
             work.close()
-        raise ClientError(
+        raise UsageError(
             "run_until_signal() has to run in the main thread, which alone gets signals: elsewhere use"
             " `async with` and stop the clients yourself"
         )

@@ -26,11 +26,13 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from types import TracebackType
+from typing import Unpack
 
 from perseid.client.assigned_queue import AssignedQueue
 from perseid.client.consumer import STOP_PATIENCE_MS, PushConsumer, RetryLater
 from perseid.client.errors import NotStarted, UsageError
 from perseid.client.hooks import EXCEPTION, FAILED, SUCCESS, TIME_OUT, Consuming
+from perseid.client.keywords import PushKeywords
 from perseid.client.model import ReceivedMessage
 from perseid.client.options import PUSH_DEFAULTS, ConsumeMode, PushOptions
 from perseid.client.session import Session
@@ -70,6 +72,7 @@ class Consumer(PushConsumer):
         from_where: str | int = "last",
         options: PushOptions = PUSH_DEFAULTS,
         session: Session | None = None,
+        **keywords: Unpack[PushKeywords],
     ) -> None:
         super().__init__(
             namesrv,
@@ -80,6 +83,7 @@ class Consumer(PushConsumer):
             from_where=from_where,
             options=options,
             session=session,
+            **keywords,
         )
         self._offered: deque[_Delivery] = deque()
         """Wait for a loop."""

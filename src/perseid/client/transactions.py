@@ -23,11 +23,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, Unpack
 
 from perseid.base.errors import RemoteProtocolError
 from perseid.client.connection import Connection
 from perseid.client.errors import ClientError, InvalidMessage, ServerRefused, UsageError
+from perseid.client.keywords import ProducerKeywords
 from perseid.client.lifecycle import call, is_async
 from perseid.client.model import Message, MessageQueue, ReceivedMessage, SendResult, SendStatus
 from perseid.client.options import PRODUCER_DEFAULTS, ProducerOptions
@@ -93,10 +94,11 @@ class TransactionProducer(Producer):
         options: ProducerOptions = PRODUCER_DEFAULTS,
         session: Session | None = None,
         tls: ClientTls | None = None,
+        **keywords: Unpack[ProducerKeywords],
     ) -> None:
         if not group:
             raise UsageError("a transactional producer needs the name of its group: brokers ask any member of it")
-        super().__init__(namesrv, group, options=options, session=session, tls=tls)
+        super().__init__(namesrv, group, options=options, session=session, tls=tls, **keywords)
         self._check = check
         self._topics = tuple(topics)
         self._checking = asyncio.Semaphore(CHECKS_AT_ONCE)
