@@ -16,7 +16,9 @@ JOBS = tuple(
     f"perseid.spark.jobs.{name}"
     for name in ("archive", "audit", "dead_letters", "replay", "stats", "time_travel", "trace")
 )
-MODULES = ("perseid.client", "perseid.client.blocking", "perseid.testing.virtual", "perseid.spark", *JOBS)
+CLIENT = ("client", "client.blocking", "client.controller", "client.dledger", "client.otel", "client.run")
+TESTING = ("testing.cluster", "testing.embedded", "testing.virtual")
+MODULES = (*(f"perseid.{name}" for name in (*CLIENT, *TESTING, "spark")), *JOBS)
 LEAST_WORDS = 3
 """Fewer say too little, but for one that leads to another (`As `Producer.send`.`)."""
 REFERENCE = "As `"

@@ -50,37 +50,52 @@ _GONE = (ConnectFailed, ConnectionLost, RequestTimeout)
 
 @dataclass(frozen=True, slots=True)
 class ControllerStatus:
-    """One controller, as it sees itself; an unreachable one tells nothing."""
+    """One controller, as it sees itself."""
 
     address: str
+    """Its `host:port`."""
     reachable: bool
+    """Whether it answered; if not, nothing else is known."""
     active: bool = False
+    """Whether it leads the group, by its own account."""
     group: str = ""
+    """The name of its group."""
     leader_id: str = ""
+    """The member that leads, as it knows; empty: none."""
     leader_address: str = ""
+    """That one's `host:port`."""
     peers: tuple[str, ...] = ()
     """Of all of them, as `id:host:port`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One broker of a set, as the active controller sees it. `id`: the controller's, 1 or more."""
+    """One broker of a set, as the active controller sees it."""
 
     id: int
+    """What the controller calls it: 1 or more."""
     address: str
+    """Its `host:port`."""
     alive: bool
+    """Whether the controller receives its heartbeats."""
     in_sync: bool
+    """Whether it is in the in-sync set."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSet:
-    """One broker set; without a master `master_id` is None and the address empty."""
+    """One broker set, as the active controller knows it."""
 
     broker_name: str
+    """The name of the set."""
     master_id: int | None
+    """The master's id; None: there is none."""
     master_address: str
+    """The master's `host:port`; empty: there is none."""
     master_epoch: int
+    """How often a master was elected."""
     sync_epoch: int
+    """How often the in-sync set has changed."""
     replicas: tuple[Replica, ...]
     """Sorted by id."""
 
@@ -92,13 +107,18 @@ class ReplicaSet:
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """The master now. `changed`: False when it was before."""
+    """The outcome of an election."""
 
     broker_name: str
+    """The name of the set."""
     master_id: int
+    """The master's id now."""
     master_address: str
+    """Its `host:port`."""
     master_epoch: int
+    """How often a master was elected."""
     changed: bool
+    """False: it was master before."""
 
 
 def addresses_of(text: str | Iterable[str]) -> list[str]:

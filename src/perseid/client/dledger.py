@@ -65,27 +65,38 @@ M = TypeVar("M", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where an entry stands. `position`: of its first byte in the log's files."""
+    """Where an entry stands in the log."""
 
     index: int
+    """Its number in the log."""
     term: int
+    """The term of the leader that took it."""
     position: int
+    """Where its first byte is in the log's files."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """One member, as it sees itself; `role` is "unreachable" when it does not answer. Values that a Java
-    member does not tell are None."""
+    """One member, as it sees itself. What a Java member does not tell is None."""
 
     id: str
+    """Its name in the group."""
     address: str
+    """Its `host:port`."""
     role: str | None
+    """LEADER, FOLLOWER, CANDIDATE, or "unreachable"."""
     leader: str | None = None
+    """The member that leads, as it knows."""
     term: int | None = None
+    """Its term."""
     begin: int | None = None
+    """The index of its first entry."""
     end: int | None = None
+    """The index of its last entry."""
     durable: int | None = None
+    """Entries up to here are on its disk."""
     committed: int | None = None
+    """Entries up to here are on a majority, as it knows."""
 
 
 class DLedgerClient:
