@@ -185,7 +185,11 @@ def test_settings_without_effect_are_told_of_in_groups_each_once(
             f"filterSupportRetry=true ({path}:3): what comes again is not filtered, "
             f"storePathIndex=/x ({path}:6): it is index below storePathRootDir, as in RocketMQ",
         ),
-        ("WARNING", f"unknown settings, without effect: brokerNam ({path}:1; brokerName?), mystery ({path}:9)"),
+        (
+            "WARNING",
+            "unknown settings, without effect (`perseid settings` lists all): "
+            f"brokerNam ({path}:1; did you mean brokerName?), mystery ({path}:9)",
+        ),
         (
             "INFO",
             f"settings without a meaning here: sendMessageThreadPoolNums ({path}:2), "

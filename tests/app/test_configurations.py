@@ -24,7 +24,7 @@ ADDRESS_SERVER = "fetchNamesrvAddrByAddressServer"
 LINES = (
     "settings of which RocketMQ would take its default, not what is meant: ",
     "settings that matter and that Perseid does not follow: ",
-    "unknown settings, without effect: ",
+    "unknown settings, without effect (`perseid settings` lists all): ",
     "settings without a meaning here: ",
 )
 

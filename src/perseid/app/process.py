@@ -85,9 +85,9 @@ def report(settings: Mapping[str, Setting], foreign: Foreign, *classes: type) ->
             meaningless.append(f"{s.key} ({s.where})")
         elif s.key not in refused:
             like = config.nearest(s.key, (*known, *foreign.keys))
-            strange.append(f"{config.shown(s.key)} ({s.where}" + (f"; {like}?)" if like else ")"))
+            strange.append(f"{config.shown(s.key)} ({s.where}" + (f"; did you mean {like}?)" if like else ")"))
     _tell("settings that matter and that Perseid does not follow", matters)
-    _tell("unknown settings, without effect", strange)
+    _tell("unknown settings, without effect (`perseid settings` lists all)", strange)
     _tell("settings without a meaning here", meaningless, logging.INFO)
 
 

@@ -84,7 +84,7 @@ class MemberStatus:
     address: str
     """Its `host:port`."""
     role: str | None
-    """LEADER, FOLLOWER, CANDIDATE, or "unreachable"."""
+    """leader, follower or candidate; unreachable, where it does not answer."""
     leader: str | None = None
     """The member that leads, as it knows."""
     term: int | None = None
