@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from perseid.base.errors import PerseidError
 from perseid.client import (
     ClientError,
     ConsumeMode,
@@ -15,11 +16,13 @@ from perseid.client import (
     Message,
     NotStarted,
     Producer,
+    PullConsumer,
     PushOptions,
     ReceivedMessage,
     assigned_queue,
     assignment,
 )
+from perseid.testing.cluster import VirtualCluster
 from perseid.testing.embedded import EmbeddedBroker
 from perseid.wire.codes import RequestCode
 from perseid.wire.headers.clients import NotifyConsumerIdsChangedRequest
@@ -329,3 +332,83 @@ def test_on_a_real_broker_the_failed_message_comes_back(perseid_broker: Embedded
         assert (found[-1].body, found[-1].topic, found[-1].reconsume_times) == (b"3", "orders", 1)
 
     run(test())
+
+
+@pytest.mark.parametrize("mode", [ConsumeMode.CONCURRENT, ConsumeMode.ORDERED])
+def test_loops_that_fail_get_every_message_through_a_failover(mode: ConsumeMode) -> None:
+    """In virtual time: batches are sent to a set of brokers whose master dies; loops fail at each seventh message."""
+    count = 300
+
+    async def test(cluster: VirtualCluster) -> tuple[set[bytes], list[bytes]]:
+        acknowledged: set[bytes] = set()
+        done: list[bytes] = []
+
+        async def send(number: int) -> None:
+            body = b"%03d" % number
+            while body not in acknowledged:
+                try:
+                    await producer.send(Message("orders", body), key=str(number % 8))
+                    acknowledged.add(body)
+                except PerseidError:
+                    await asyncio.sleep(0.2)
+
+        async def loop(consumer: Consumer) -> None:
+            failed: set[bytes] = set()
+            while True:
+                try:
+                    async for message in consumer:
+                        if int(message.body) % 7 == 0 and message.body not in failed:
+                            failed.add(message.body)
+                            raise ValueError("each seventh fails once")
+                        done.append(message.body)
+                        if len(set(done)) == count:
+                            consumer.done(message)
+                            finished.set()
+                    return
+                except ValueError:
+                    pass
+
+        finished = asyncio.Event()
+        async with Producer(cluster.namesrv, linger_ms=5, timeout_ms=1000) as producer:
+            one = Consumer(cluster.namesrv, "g", {"orders": "*"}, from_where="first", mode=mode)
+            two = Consumer(cluster.namesrv, "g", {"orders": "*"}, from_where="first", mode=mode)
+            async with one, two, asyncio.TaskGroup() as group:
+                for consumer in (one, one, two):
+                    group.create_task(loop(consumer))
+                for start in range(0, count, 100):
+                    await asyncio.gather(*(send(number) for number in range(start, start + 100)))
+                    if start == 100:
+                        cluster.kill("master")
+                await finished.wait()
+                await one.stop()
+                await two.stop()
+        return acknowledged, done
+
+    with VirtualCluster(replicas=3) as cluster:
+        acknowledged, done = cluster.run(test(cluster), limit_s=3600)
+    assert acknowledged == set(done) == {b"%03d" % number for number in range(count)}
+
+
+def test_a_message_that_never_works_out_becomes_a_dead_letter() -> None:
+    """In virtual time: it takes hours."""
+
+    async def test(cluster: VirtualCluster) -> tuple[list[int], bytes]:
+        tried: list[int] = []
+        async with Producer(cluster.namesrv) as producer:
+            await producer.send(Message("orders", b"poison"))
+        while len(tried) < 4:
+            try:
+                async with Consumer(
+                    cluster.namesrv, "g", {"orders": "*"}, from_where="first", max_reconsume_times=3
+                ) as consumer:
+                    async for message in consumer:
+                        tried.append(message.reconsume_times)
+                        raise ValueError("poison")
+            except ValueError:
+                pass
+        async with PullConsumer(cluster.namesrv, "undertaker", from_where="first") as dead:
+            dead.assign(await dead.queues("%DLQ%g"))
+            return tried, (await dead.poll(timeout_ms=60_000))[0].body
+
+    with VirtualCluster() as cluster:
+        assert cluster.run(test(cluster), limit_s=3600) == ([0, 1, 2, 3], b"poison")

@@ -101,9 +101,10 @@ class Buffer:
 
     def add(self, size: int) -> None:
         """A message was taken."""
+        if not self.messages:
+            self._empty.clear()
         self.messages += 1
         self.bytes += size
-        self._empty.clear()
 
     def remove(self, entries: Sequence[Entry]) -> None:
         """Messages were acknowledged, or failed."""
