@@ -1,5 +1,5 @@
-"""The tables of all request codes, and of mqadmin's commands, in docs/compatibility.md, made from the routes and from
-what `tests/interop/test_all_commands.py` runs.
+"""The tables of all request codes, in docs/reference/request-codes.md, and of mqadmin's commands, in
+docs/compatibility.md, made from the routes and from what `tests/interop/test_all_commands.py` runs.
 
     python tests/tidy/request_codes.py      writes it anew
 
@@ -27,7 +27,9 @@ from perseid.sim.disk import SimDisk
 from perseid.store.config import StoreConfig
 from perseid.wire.codes import RequestCode as Code
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "compatibility.md"
+DOCS = Path(__file__).parents[2] / "docs"
+CODES = DOCS / "reference" / "request-codes.md"
+COMMANDS = DOCS / "compatibility.md"
 BEGIN, END = "<!-- all request codes: python tests/tidy/request_codes.py -->\n", "<!-- end of all request codes -->\n"
 COMMANDS_BEGIN, COMMANDS_END = "<!-- commands of mqadmin -->\n", "<!-- end of commands of mqadmin -->\n"
 
@@ -83,7 +85,7 @@ def table() -> str:
 
 def _commands() -> ModuleType:
     """The table of the interop tests, which are no package."""
-    path = DOCUMENT.parents[1] / "tests" / "interop" / "commands.py"
+    path = DOCS.parent / "tests" / "interop" / "commands.py"
     spec = importlib.util.spec_from_file_location("mqadmin_commands", path)
     assert spec is not None and spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
@@ -106,18 +108,21 @@ def command_table() -> str:
     return "\n".join(lines) + f"\n\nThe other {working} of {len(commands.COMMANDS) + len(others)} answer as on Java.\n"
 
 
-def _replaced(text: str, begin: str, end: str, new: str) -> str:
-    before, found, rest = text.partition(begin)
+def _replaced(document: Path, begin: str, end: str, new: str) -> str:
+    before, found, rest = document.read_text().partition(begin)
     _, also, after = rest.partition(end)
-    assert found and also, f"{DOCUMENT} has no place {begin!r}"
+    assert found and also, f"{document} has no place {begin!r}"
     return f"{before}{begin}{new}{end}{after}"
 
 
-def written() -> str:
-    """The document with the tables as they are now."""
-    text = _replaced(DOCUMENT.read_text(), BEGIN, END, table())
-    return _replaced(text, COMMANDS_BEGIN, COMMANDS_END, command_table())
+def written() -> dict[Path, str]:
+    """The documents with the tables as they are now."""
+    return {
+        CODES: _replaced(CODES, BEGIN, END, table()),
+        COMMANDS: _replaced(COMMANDS, COMMANDS_BEGIN, COMMANDS_END, command_table()),
+    }
 
 
 if __name__ == "__main__":
-    DOCUMENT.write_text(written())
+    for document, text in written().items():
+        document.write_text(text)

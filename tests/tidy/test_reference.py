@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tidy import settings_reference, spark_options
+from tidy import cli_reference, settings_reference, spark_options
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = (ROOT / "docs" / "reference" / "environment.md").read_text()
@@ -27,6 +27,10 @@ def test_the_settings_are_what_the_options_say() -> None:
 
 def test_the_options_for_spark_are_what_the_sources_say() -> None:
     assert spark_options.DOCUMENT.read_text() == spark_options.whole(), f"write it anew: {spark_options.COMMAND}"
+
+
+def test_the_command_line_is_what_the_commands_say() -> None:
+    assert cli_reference.DOCUMENT.read_text() == cli_reference.whole(), f"write it anew: {cli_reference.COMMAND}"
 
 
 @cache
