@@ -167,8 +167,8 @@ class StoreConfig:
     )
     checkpoint_interval_ms: int = option(
         1_000,
-        "How often the checkpoint is saved: how far log, queues and index are known to be on disk, where a start after a "
-        "crash begins to read.",
+        "How often the checkpoint is saved: how far log, queues and index are known to be on disk, where a start after "
+        "a crash begins to read.",
         unit="ms",
         low=1,
         ours=True,

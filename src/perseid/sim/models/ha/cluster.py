@@ -439,8 +439,8 @@ class Ha(Group):
         return self.strict and (not unclean_at or unclean_at <= min(replica.epoch, replica.tail_epoch))
 
     def _trusts_answers(self, driver: NodeDriver) -> bool:
-        """May a feature believe what this broker tells it? Where one may lead that has only the last files, not a master
-        that does not know yet that another one leads: it tells of what that one lacks."""
+        """May a feature believe what this broker tells it? Where one may lead that has only the last files, not a
+        master that does not know yet that another one leads: it tells of what that one lacks."""
         replica = next((one for one in self.replicas if one.driver is driver), None)
         if replica is None:
             return False
