@@ -11,6 +11,9 @@ import pytest
 
 from perseid.base.extras import EXTRAS
 from perseid.cli import main
+from perseid.client import Message
+from perseid.client.blocking import BlockingProducer
+from perseid.client.errors import NoNameServer
 
 DEADLINE_S = 120
 
@@ -142,3 +145,18 @@ def test_a_folder_that_cannot_be_used_is_one_line(tmp_path: Path, capsys: pytest
             f"perseid: {tmp_path}/data/store/lock: another process uses the folder; stop it or choose another\n"
         )
         first.terminate()
+
+
+def test_a_server_that_is_down_is_named_with_what_starts_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        text = (
+            f"no name server answered at {address}: Connection refused; start one (perseid up --data DIR), or name one"
+            " that runs"
+        )
+        for words in (["topic", "list"], ["send", "t", "x"], ["consume", "t"], ["consume", "t", "--follow"]):
+            assert told_by(capsys, *words, "-n", address) == f"perseid: {text}: -n host:port, or NAMESRV_ADDR\n"
+        with BlockingProducer(address) as producer, pytest.raises(NoNameServer) as told:
+            producer.send(Message("t", b"x"))
+        assert str(told.value) == text

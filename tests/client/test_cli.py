@@ -1,5 +1,6 @@
 """`perseid send`, `consume` and `topic`: output, exit codes, and errors that say what to do next."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +58,32 @@ def test_lines_are_messages(server: FakeServer, tmp_path: Path) -> None:
     path.write_text("a\r\n\nb\n")
     assert call(server, "send", "t", "--file", str(path)).stdout == "2 messages are stored in t\n"
     assert sum(len(q.records) for q in server.queues.values()) == 1002
+
+
+def test_a_topic_that_does_not_exist_yet_is_waited_for(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = call(server, "consume", "later")
+    assert missing.exit_code == 1 and missing.stdout == ""
+    assert missing.stderr == (
+        "perseid: no route for topic 'later': it does not exist; create it: perseid topic create later"
+        f" (what there is: perseid topic list -n {server.address})\n"
+    )
+    assert call(server, "send", "t", "x").exit_code == 0
+    looks = 0
+
+    def look(*_: object) -> float:
+        """Between two looks: at the third one, the topic is there, with a message."""
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            server.queues_of["later"] = 1
+            server.queues["later", 0] = next(queue for queue in server.queues.values() if queue.records)
+        return 0.0
+
+    real = asyncio.sleep
+    monkeypatch.setattr(messages.asyncio, "sleep", lambda s: real(look() if s == messages.MISSING_S else s))
+    got = call(server, "consume", "later", "--follow", "--count", "1")
+    assert (got.exit_code, got.stdout, looks) == (0, "x\n", 3)
+    assert got.stderr == "perseid: topic later does not exist yet; it is looked for each second\n"
 
 
 def test_consume_begins_and_ends_where_it_is_told(server: FakeServer) -> None:

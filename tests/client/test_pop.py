@@ -10,7 +10,6 @@ from perseid.client import (
     Admin,
     ClientError,
     Message,
-    NoRoute,
     NotStarted,
     PopConsumer,
     PopOptions,
@@ -164,9 +163,29 @@ def test_what_can_not_be(perseid_broker: EmbeddedBroker) -> None:
             PopConsumer("h:1", "g")
         with pytest.raises(NotStarted):
             await PopConsumer("h:1", "g", "t").receive()
-        async with PopConsumer(perseid_broker.namesrv, "g", "none_such") as consumer:
-            with pytest.raises(NoRoute):
-                await consumer.receive()
+
+    run(test())
+
+
+def test_a_topic_that_does_not_exist_yet_is_waited_for(
+    perseid_broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        async with (
+            PopConsumer(perseid_broker.namesrv, "g", "TBW102_later") as consumer,
+            Producer(perseid_broker.namesrv) as producer,
+        ):
+            for _ in range(2):
+                assert await consumer.receive(timeout_ms=0) == []
+            waits = asyncio.create_task(consumer.receive(timeout_ms=LONG_MS))
+            await producer.send(Message("TBW102_later", b"x"))
+            [message] = await waits
+            assert message.body == b"x"
+        told = [record.getMessage() for record in caplog.records if "looked for each second" in record.getMessage()]
+        assert told == [
+            "group g: no route for topic 'TBW102_later': it does not exist; create it: perseid topic create"
+            " TBW102_later; it is looked for each second"
+        ]
 
     run(test())
 

@@ -21,6 +21,7 @@ from perseid.cli.topics import DEFAULT_NAMESRV, AsJson, Namesrv, Topic, run
 from perseid.client import (
     Message,
     MessageQueue,
+    NoRoute,
     OrderedProducer,
     Producer,
     PullConsumer,
@@ -32,6 +33,8 @@ NOT_ALL = 3
 """Exit code when fewer messages came than `--count` asked for."""
 POLL_MS = 200
 IDLE_POLL_MS = 1000
+MISSING_S = 1.0
+"""Between two looks for a topic that does not exist yet."""
 
 
 def register(app: typer.Typer) -> None:
@@ -171,13 +174,13 @@ class _Reader:
     async def run(self) -> int:
         """Print messages until the end, the count or the time is reached; gives back how many."""
         async with self._consumer:
-            queues = await self._consumer.queues(self._topic)
-            ends = {queue: await self._consumer.max_offset(queue) for queue in queues}
-            self._consumer.assign(queues)
-            for queue in queues:
-                await self._place(queue, ends[queue])
             try:
                 async with asyncio.timeout(self._options.timeout):
+                    queues = await self._queues()
+                    ends = {queue: await self._consumer.max_offset(queue) for queue in queues}
+                    self._consumer.assign(queues)
+                    for queue in queues:
+                        await self._place(queue, ends[queue])
                     await self._print_all(ends)
             except TimeoutError:
                 pass
@@ -185,6 +188,20 @@ class _Reader:
                 if self._options.commit:
                     await self._consumer.commit()
         return self.printed
+
+    async def _queues(self) -> list[MessageQueue]:
+        """The topic's queues; with --follow, a topic that does not exist yet is waited for."""
+        told = False
+        while True:
+            try:
+                return await self._consumer.queues(self._topic)
+            except NoRoute:
+                if not self._options.follow:
+                    raise
+            if not told:
+                typer.echo(f"perseid: topic {self._topic} does not exist yet; it is looked for each second", err=True)
+                told = True
+            await asyncio.sleep(MISSING_S)
 
     async def _place(self, queue: MessageQueue, end: int) -> None:
         if self._options.start == "first":

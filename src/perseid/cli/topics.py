@@ -12,8 +12,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from perseid.client import Admin, ClientError, ConnectFailed, NoRoute, QueueStats, TopicRoute
+from perseid.client import Admin, ClientError, NoRoute, QueueStats, TopicRoute
 from perseid.client.blocking import new_event_loop
+from perseid.client.errors import NoNameServer
 from perseid.wire.mapping import LogicQueueMappingItem
 
 T = TypeVar("T")
@@ -46,9 +47,9 @@ def run(work: Coroutine[Any, Any, T], namesrv: str) -> T:
 
 def _next_step(error: ClientError, namesrv: str) -> str:
     if isinstance(error, NoRoute):
-        return f"\n  see what there is: perseid topic list -n {namesrv}"
-    if isinstance(error, ConnectFailed) or "no name server answered" in str(error):
-        return "\n  start a cluster (perseid up --data DIR), or name a running one: -n host:port, or NAMESRV_ADDR"
+        return f" (what there is: perseid topic list -n {namesrv})"
+    if isinstance(error, NoNameServer):
+        return ": -n host:port, or NAMESRV_ADDR"
     return ""
 
 

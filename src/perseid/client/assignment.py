@@ -85,7 +85,8 @@ class Assignment:
                 await routes.fetch(topic)
             except NoRoute:
                 if not topic.startswith(RETRY_PREFIX):
-                    log.warning("group %s: topic %s does not exist yet; it is waited for", self._group, topic)
+                    text = "group %s: topic %s does not exist yet; it is looked for each second"
+                    log.warning(text, self._group, topic)
         await self._check_expressions()
         self._session.members.append(consumer)
         await self._session.heartbeat()  # makes the broker create the retry topic

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, cast
@@ -367,7 +368,8 @@ class Connections:
             handshake = isinstance(error, ssl.SSLError | ConnectionError)
             if tls is not None and handshake and not isinstance(error, ConnectionRefusedError):
                 raise TlsFailed(address, why(error, address)) from error
-            raise ConnectFailed(address, error.strerror or str(error)) from error
+            said = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+            raise ConnectFailed(address, said) from error
         if self._closed:
             connection.close()
             raise ConnectFailed(address, "this client was stopped")

@@ -89,6 +89,7 @@ class ConnectFailed(ClientError):
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"can't connect to {address}: {reason}; check that it runs and that the address is right")
         self.address = address
+        self.reason = reason
 
 
 class TlsFailed(ConnectFailed):

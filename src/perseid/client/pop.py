@@ -28,6 +28,7 @@ from perseid.client.lifecycle import Client
 from perseid.client.metrics import ConsumerMetrics
 from perseid.client.model import ReceivedMessage
 from perseid.client.options import POP_DEFAULTS, PopOptions
+from perseid.client.routes import MISSING_INTERVAL_MS
 from perseid.client.session import Session
 from perseid.client.subscription import ALL, Sql, Subscription
 from perseid.client.surroundings import now_ms
@@ -108,6 +109,8 @@ class PopConsumer(Client):
         self._counts = ConsumerMetrics()
         self._pops: dict[str, asyncio.Task[list[PoppedMessage] | ClientError]] = {}
         """By broker: pops that are under way."""
+        self._told_missing = False
+        """It was said that the topic does not exist."""
         self._started = False
 
     # ---- lifecycle ----
@@ -145,7 +148,7 @@ class PopConsumer(Client):
     async def receive(self, max_messages: int = pop.MAX_MESSAGES, timeout_ms: int = WAIT_MS) -> list[PoppedMessage]:
         """Messages, as soon as there are some, at most `max_messages` (32) of each broker; [] when none came in time.
 
-        NoRoute when there is no such topic, ServerRefused or another ClientError when no broker could answer.
+        A topic that does not exist yet is waited for. ServerRefused or another ClientError: no broker could answer.
         """
         started = now_ms()
         try:
@@ -158,7 +161,9 @@ class PopConsumer(Client):
 
     async def _receive(self, max_messages: int, timeout_ms: int) -> list[PoppedMessage]:
         self.session.check_running("PopConsumer")
-        brokers = await self._brokers()
+        brokers = await self._brokers_within(timeout_ms)
+        if not brokers:
+            return []
         for broker in brokers:
             if broker not in self._pops:
                 coroutine = self._pop(broker, max_messages, timeout_ms)
@@ -182,6 +187,26 @@ class PopConsumer(Client):
         self._counts.pulled += len(found)
         self._counts.pulled_bytes += sum(message.record.size for message in found)
         return found
+
+    async def _brokers_within(self, timeout_ms: int) -> list[str]:
+        """As `_brokers`; a topic that does not exist yet is looked for each second. []: it did not come in time."""
+        now = asyncio.get_running_loop().time
+        until = now() + timeout_ms / 1000
+        while True:
+            try:
+                found = await self._brokers()
+            except NoRoute as error:
+                if not self._told_missing:
+                    self._told_missing = True
+                    log.warning("group %s: %s; it is looked for each second", self.group, error)
+                left = until - now()
+                if left <= 0:
+                    return []
+                await asyncio.sleep(min(MISSING_INTERVAL_MS / 1000, left))
+                await self.session.routes.refresh(self.topic)
+            else:
+                self._told_missing = False
+                return found
 
     async def _brokers(self) -> list[str]:
         """All that have queues of the topic, of a static one too: pops know no logical queues."""

@@ -19,7 +19,7 @@ from random import Random
 from perseid.base.errors import PerseidError
 from perseid.client.answers import unreadable
 from perseid.client.connection import Connections, Header
-from perseid.client.errors import ClientError, NoNameServer, NoRoute, ServerRefused, UsageError
+from perseid.client.errors import ClientError, ConnectFailed, NoNameServer, NoRoute, ServerRefused, UsageError
 from perseid.client.model import MessageQueue
 from perseid.wire.bodies import MASTER_ID, TopicRouteData
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -152,7 +152,11 @@ class NameServers:
             except ClientError as error:
                 last = error
                 self._at = (self._at + 1) % len(self.addresses)
-        raise NoNameServer(f"no name server answered ({', '.join(self.addresses)}); the last said: {last}") from last
+        why = last.reason if isinstance(last, ConnectFailed) else last
+        raise NoNameServer(
+            f"no name server answered at {', '.join(self.addresses)}: {why}; start one (perseid up --data DIR), or name"
+            " one that runs"
+        ) from last
 
     async def ask(self, code: int, header: Header = None, body: bytes = b"", timeout_ms: int = 3000) -> Command:
         """As `call()`, but any code other than success is raised as `ServerRefused`."""
@@ -281,7 +285,7 @@ class Routes:
         header = GetRouteInfoByTopicRequest(topic=topic, accept_standard_json_only=True)
         answer = await self._names.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-            raise NoRoute(topic, "the name servers have not heard of it")
+            raise NoRoute(topic, f"it does not exist; create it: perseid topic create {topic}")
         if answer.code != ResponseCode.SUCCESS:
             raise ServerRefused(answer.code, answer.remark, "the name server")
         try:
