@@ -4,6 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from perseid.testing import cluster, embedded, virtual
+
+LOADED = cluster, embedded, virtual
+"""Here already, as a run in this process forgets what it loads: half of it would be there twice in the next one."""
+
 pytest_plugins = ["pytester"]
 
 SEND_AND_COUNT = """
@@ -75,12 +80,65 @@ def test_a_broker_in_virtual_time(run: pytest.Pytester) -> None:
     run.runpytest_inprocess("-q").assert_outcomes(passed=1)
 
 
+CLIENTS = """
+import asyncio
+from perseid.client import Message, Producer, PullConsumer
+
+async def round_trip(namesrv):
+    async with Producer(namesrv) as producer, PullConsumer(namesrv, "g", from_where="first") as consumer:
+        result = await producer.send(Message("orders", b"one"))
+        consumer.assign([result.queue])
+        await asyncio.sleep(60)
+        return [message.body for message in await consumer.poll()]
+"""
+
+
+def test_asyncio_clients_in_virtual_time(run: pytest.Pytester) -> None:
+    run.makepyfile(clients=CLIENTS)
+    run.makepyfile(
+        """
+        import asyncio
+        import pytest
+        from clients import round_trip
+        from perseid.testing.cluster import VirtualCluster
+
+        def test_plain(perseid_virtual):
+            assert perseid_virtual.run(round_trip(perseid_virtual.namesrv)) == [b"one"]
+
+        async def test_async(perseid_virtual):
+            assert await round_trip(perseid_virtual.namesrv) == [b"one"]
+
+        @pytest.fixture
+        def own():
+            with VirtualCluster(slaves=1, seed=7) as cluster:
+                yield cluster
+
+        class TestOrders:
+            @pytest.mark.parametrize("time", [1, 2])
+            async def test_of_a_class_with_a_cluster_of_its_own(self, own, time, tmp_path):
+                assert await round_trip(own.namesrv) == [b"one"]
+
+        async def test_a_failover(perseid_virtual_cluster):
+            was = perseid_virtual_cluster.master
+            perseid_virtual_cluster.kill("master")
+            await asyncio.sleep(30)
+            assert await round_trip(perseid_virtual_cluster.namesrv) == [b"one"]
+            assert perseid_virtual_cluster.master not in ("", was)
+
+        async def test_fails(perseid_virtual):
+            assert await round_trip(perseid_virtual.namesrv) == [b"two"]
+        """
+    )
+    run.runpytest_inprocess("-q").assert_outcomes(passed=5, failed=1)
+
+
 def test_the_fixtures_are_listed_with_their_words(run: pytest.Pytester) -> None:
     said = run.runpytest_inprocess("--fixtures", "-q").stdout.str()
     for name, words in {
         "perseid_broker": "on free ports, with a store of this test's own",
         "perseid_session_broker": "one for all tests",
         "perseid_virtual": "A broker in virtual time",
+        "perseid_virtual_cluster": "`kill(\"master\")` is a failover",
     }.items():
         assert f"\n{name}" in said and words in said
 

@@ -8,17 +8,19 @@
 and in real time. `perseid_virtual` is a broker in virtual time, `perseid_virtual_cluster` a set of three: nothing
 waits, and faults come when the test orders them.
 
-    def test_orders(perseid_virtual):
-        async def main():
-            async with Producer(perseid_virtual.namesrv) as producer:
-                await producer.send(Message("orders", b"later", delay_ms=3_600_000))
-                await asyncio.sleep(3600)
+    async def test_orders(perseid_virtual):
+        async with Producer(perseid_virtual.namesrv) as producer:
+            await producer.send(Message("orders", b"later", delay_ms=3_600_000))
+            await asyncio.sleep(3600)
 
-        perseid_virtual.run(main())
+An `async def` test that has such a fixture runs on its event loop, without another plugin; a plain one calls
+`perseid_virtual.run(main())`.
 """
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +31,21 @@ if TYPE_CHECKING:
     from perseid.testing.cluster import VirtualCluster
     from perseid.testing.embedded import EmbeddedBroker
     from perseid.testing.virtual import VirtualBroker
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an `async def` test on the event loop of the virtual cluster among its fixtures."""
+    cluster_module = sys.modules.get("perseid.testing.cluster")  # not loaded: no test has one
+    if cluster_module is None or not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    wanted = inspect.signature(pyfuncitem.obj).parameters
+    given = {name: value for name, value in pyfuncitem.funcargs.items() if name in wanted}
+    for value in given.values():
+        if isinstance(value, cluster_module.VirtualCluster):
+            value.run(pyfuncitem.obj(**given))
+            return True
+    return None
 
 
 @pytest.fixture
