@@ -5,12 +5,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from perseid.base.errors import ConfigError, PerseidError
-from perseid.client import Message, Producer, PushConsumer, ReceivedMessage, SendFailed
+from perseid.client import ClientError, Message, Producer, PushConsumer, ReceivedMessage, SendFailed
+from perseid.store.config import SYNC_FLUSH
 from perseid.testing.cluster import VirtualCluster
+from perseid.testing.machines import BROKER, SMALL_STORE
 
 HOUR_MS = 3_600_000
 DAY_S = 86_400
@@ -124,3 +127,74 @@ def test_names_of_machines(three: VirtualCluster) -> None:
 def test_a_cluster_has_replicas_or_slaves() -> None:
     with pytest.raises(ConfigError, match="the one or the other"):
         VirtualCluster(replicas=3, slaves=1)
+
+
+async def send(cluster: VirtualCluster, body: bytes = b"x", timeout_ms: int = 3_000) -> float:
+    """So many seconds it took to have one message acknowledged."""
+    async with Producer(cluster.namesrv) as producer:
+        began = asyncio.get_running_loop().time()
+        await producer.send(Message("orders", body), timeout_ms=timeout_ms)
+        return asyncio.get_running_loop().time() - began
+
+
+def test_a_master_that_is_cut_off_from_its_controllers_is_replaced(three: VirtualCluster) -> None:
+    was = three.master
+    three.partition("master", "controllers")
+    three.until(lambda: three.master not in ("", was))
+    three.heal()
+    three.until(lambda: three.is_ready)
+    assert three.run(send(three)) < 1
+
+
+@pytest.mark.parametrize("fault", ["partition", "stall", "full_disk", "power"])
+def test_sends_fail_while_a_fault_lasts(one: VirtualCluster, fault: str) -> None:
+    one.run(send(one))
+    {
+        "partition": lambda: one.partition("client", "brokers"),
+        "stall": one.stall,
+        "full_disk": one.full_disk,
+        "power": one.cut_power,
+    }[fault]()
+    with pytest.raises(ClientError):
+        one.run(send(one))
+    one.heal()
+    one.start()
+    one.advance(seconds=10)
+    assert one.run(send(one)) < 1
+
+
+def test_a_slow_network_and_a_slow_disk(one: VirtualCluster) -> None:
+    one.run(send(one))
+    one.slow("broker-1", network_ms=300)
+    assert one.run(send(one)) > 0.6
+    one.heal()
+    assert one.run(send(one)) < 0.3
+    with VirtualCluster(store=replace(SMALL_STORE, flush_disk_type=SYNC_FLUSH)) as synced:
+        synced.run(send(synced))
+        synced.slow("master", disk_ms=700)
+        assert synced.run(send(synced)) > 0.7
+
+
+def test_a_slave_serves_readers_while_its_master_is_down() -> None:
+    with VirtualCluster(slaves=1, broker=replace(BROKER, slave_read_enable=True)) as cluster:
+        cluster.run(send(cluster, b"one"))
+        cluster.advance(minutes=2)  # slaves copy the table of topics now and then
+        assert cluster.kill("master") == "broker-1" and cluster.master == ""
+        received = Received()
+
+        async def main() -> None:
+            async with PushConsumer(cluster.namesrv, "group", {"orders": "*"}, received, from_where="first"):
+                await received.all({b"one"})
+
+        cluster.run(main())
+        cluster.restart("broker-1")
+        cluster.until(lambda: cluster.is_ready)
+        assert cluster.master == "broker-1"
+
+
+def test_a_node_ends_cleanly_and_what_happened_is_told(one: VirtualCluster) -> None:
+    one.shut_down("broker-1")
+    one.until(lambda: any("stops: cleanly" in line for line in one.story("broker-1")), within_s=30)
+    assert one.master == ""
+    with pytest.raises(PerseidError, match="did not come true within 5 s"):
+        one.until(lambda: one.master != "", within_s=5)
