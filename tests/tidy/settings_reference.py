@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from perseid.app.settings import BROKER, Described, described
+from perseid.app.settings import MEMBER, Described, described
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 COMMAND = "python tests/tidy/settings_reference.py"
@@ -80,8 +80,10 @@ def tables() -> Iterator[str]:
         settings = list(parts)
         nodes = settings[0].part.nodes
         yield from ("", f"## {title}", "")
-        if nodes != (BROKER,):
-            yield f"In the file of: {', '.join(nodes)}."
+        if nodes == (MEMBER,):
+            yield "In the file of `perseid dledger`."
+        elif len(nodes) > 1:
+            yield f"In the files of: {', '.join(nodes)}."
         for section, rows in groupby(settings, lambda one: one.option.section):
             yield from ("", f"### {section}", "", *HEAD)
             yield from map(row, rows)
