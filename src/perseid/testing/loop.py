@@ -14,6 +14,7 @@ import asyncio
 import errno
 import logging
 import math
+import os
 import socket
 import threading
 import time
@@ -473,8 +474,12 @@ class VirtualTransport(asyncio.Transport):
 
     def connect_failed(self, address: str, reason: str) -> None:
         """It could not be dialled."""
-        number = errno.ETIMEDOUT if reason == "timed out" else errno.ECONNREFUSED
-        self._loop.call_soon(self._tell, OSError(number, f"{reason} (in virtual time)"))
+        if address.rpartition(":")[0] in self._loop.network.machines:
+            number = errno.ETIMEDOUT if reason == "timed out" else errno.ECONNREFUSED
+            error = OSError(number, os.strerror(number))
+        else:
+            error = ConnectionRefusedError("in virtual time only the cluster's nodes can be reached")
+        self._loop.call_soon(self._tell, error)
 
     def received(self, end: End, frames: bytearray) -> None:
         """Bytes, as they come."""
