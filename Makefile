@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 READY := $(VENV)/.ready
+# Bars where somebody looks at a terminal, else a line for each package.
+PLAIN_PIP := $(shell test -t 2 || echo --progress-bar off)
 # Each test by itself, but for the groups that share something dear; longest first (tests/conftest.py), not largest group first.
 ONE_BY_ONE := --dist loadgroup --no-loadscope-reorder
 SPREAD := -n 3 $(ONE_BY_ONE)
@@ -24,10 +26,13 @@ help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 15
 
 $(READY): pyproject.toml setup.py $(wildcard src/perseid/core/*.py src/perseid/core/*.pxd)
-	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Perseid needs Python 3.11 or later; set PYTHON="'
+	@test -n "$(PYTHON)" || { echo "Perseid needs Python 3.11 or later, and there is none: install it, or say make PYTHON=/path/to/python"; exit 1; }
+	@$(PYTHON) -c 'import platform, sys; sys.exit("Perseid needs Python 3.11 or later, and $(PYTHON) is %s: say make PYTHON=/path/to/python" % platform.python_version() if sys.version_info < (3, 11) else 0)'
+	@echo "$(if $(wildcard $(READY)),Updating,Making) $(VENV): packages, and the compiled core$(if $(wildcard $(READY)),, (two minutes; pip tells how far it is))"
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --retries 5 --timeout 60 --editable '.[spark,lake,acl,demo,docs,dev]'
+	@$(BIN)/pip install $(if $(wildcard $(READY)),--quiet,$(PLAIN_PIP)) --disable-pip-version-check --retries 5 --timeout 60 --editable '.[spark,lake,acl,demo,docs,dev]'
 	@touch $@
+	@echo "$(VENV) is ready: $(BIN)/perseid --help"
 
 setup: $(READY) ## Make .venv with everything; the command is then .venv/bin/perseid
 

@@ -15,6 +15,7 @@ from perseid.client import Message
 from perseid.client.blocking import BlockingProducer
 from perseid.client.errors import NoNameServer
 
+ROOT = Path(__file__).parents[2]
 DEADLINE_S = 120
 
 BARE = f"""
@@ -160,3 +161,24 @@ def test_a_server_that_is_down_is_named_with_what_starts_one(capsys: pytest.Capt
         with BlockingProducer(address) as producer, pytest.raises(NoNameServer) as told:
             producer.send(Message("t", b"x"))
         assert str(told.value) == text
+
+
+def test_a_set_up_without_python_is_one_line(tmp_path: Path) -> None:
+    command = ["make", "-C", str(ROOT), f"VENV={tmp_path}/venv", "PYTHON=", "setup"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert done.returncode != 0
+    told = [line for line in done.stdout.splitlines() if not line.startswith("make")]
+    assert told == [
+        "Perseid needs Python 3.11 or later, and there is none: install it, or say make PYTHON=/path/to/python"
+    ]
+
+
+def test_a_terminal_that_knows_ascii_alone_gets_the_help() -> None:
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG", "PYTHON", "COLUMNS"))
+    } | {"LC_ALL": "C", "TERM": "dumb", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    for words in (["--help"], ["up", "--help"], ["send", "--help"], ["spark", "archive", "--help"]):
+        command = [sys.executable, "-m", "perseid.cli.main", *words]
+        done = subprocess.run(command, capture_output=True, timeout=DEADLINE_S, env=environment)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b"Usage: perseid" in done.stdout and done.stdout.isascii()

@@ -8,10 +8,15 @@ import signal
 import sys
 
 UTF8_MODE = "PYTHONUTF8"
+OLDEST = (3, 11)
+"""As in pyproject.toml: pip refuses an earlier one, a checkout on PYTHONPATH doesn't."""
 
 
 def main() -> None:
     """Run the command."""
+    if sys.version_info < OLDEST:
+        found = ".".join(map(str, sys.version_info[:3]))
+        sys.exit(f"perseid: needs Python 3.11 or later, and this is {found}: make an environment with a later one")
     try:
         _speak_utf8()
         from perseid.cli.main import main as perseid

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -179,6 +180,9 @@ def one_line(error: Any) -> str:
 
 def main() -> None:
     """Run the command; an error that we foresaw is one line on stderr and exit code 1."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")  # a terminal that knows ASCII alone
     sys.exit(run(sys.argv[1:]))
 
 
