@@ -86,6 +86,17 @@ def pipes(text: str) -> str:
     return outside_fences(text, lambda run: TABLE_ROW.sub(row, run))
 
 
+NO_HEADING = re.compile(r"^(#+)(?=[^#\s])", re.MULTILINE)
+BEGINS_LIST = re.compile(r"(?:^|(?<=\n\n))(?![-|>#\s]|\d+\. )((?:.+\n)+?)(?=(?:- |1\. ))")
+
+
+def as_on_github(text: str) -> str:
+    """What Python-Markdown reads otherwise: a heading has a space after its #, a list needs no empty line before it."""
+    return outside_fences(
+        text, lambda run: BEGINS_LIST.sub(lambda found: f"{found[1]}\n", NO_HEADING.sub(r"\\\1", run))
+    )
+
+
 def title(path: Path) -> str:
     """The first heading of a page."""
     with path.open() as file:
@@ -110,8 +121,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links and tables, as the site needs them."""
-    return pipes(relinked(markdown, page.file.src_uri))
+    """As on GitHub, with links as the site needs them."""
+    return pipes(as_on_github(relinked(markdown, page.file.src_uri)))
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Within an element by which docs/stylesheets/site.css knows the page."""
+    return f'<div class="page-{Path(page.file.src_uri).stem}">{html}</div>'
 
 
 def on_serve(server: object, config: MkDocsConfig, builder: object) -> object:

@@ -79,6 +79,21 @@ def test_bars_in_the_code_of_a_table(hooks: ModuleType) -> None:
     assert hooks.pipes("`a \\| b`\n") == "`a \\| b`\n"
 
 
+@pytest.mark.parametrize(
+    ("text", "on_the_site"),
+    [
+        ("#7709, a commit\n", "\\#7709, a commit\n"),
+        ("# Title\n", "# Title\n"),
+        ("Some:\n- one\n- two\n", "Some:\n\n- one\n- two\n"),
+        ("Before.\n\nSome\nmore:\n1. one\n", "Before.\n\nSome\nmore:\n\n1. one\n"),
+        ("- one\n  more\n- two\n", "- one\n  more\n- two\n"),
+        ("```\na\n- b\n#c\n```\n", "```\na\n- b\n#c\n```\n"),
+    ],
+)
+def test_markdown_is_read_as_on_github(hooks: ModuleType, text: str, on_the_site: str) -> None:
+    assert hooks.as_on_github(text) == on_the_site
+
+
 def test_the_list_of_decisions_has_all_of_them(hooks: ModuleType) -> None:
     paths = sorted((DOCS / "decisions").glob("*.md"))
     page = hooks.decisions(paths)
