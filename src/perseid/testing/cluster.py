@@ -32,8 +32,9 @@ from perseid.client.surroundings import MACHINE, OUTSIDE
 from perseid.sim.driver import EPOCH_MS
 from perseid.sim.net import Network
 from perseid.sim.scheduler import US_PER_MS, Scheduler
-from perseid.testing.loop import CLIENT, LIMIT_S, VirtualLoop
+from perseid.testing.loop import LIMIT_S, VirtualLoop
 from perseid.testing.machines import CLIENT_IP, Layout, LayoutOptions, Machines, pairs
+from perseid.testing.transport import CLIENT
 
 READY_MS = 120_000
 """Until a cluster that was just started has a master and all copies."""

@@ -28,8 +28,8 @@ from perseid.sim.driver import NodeDriver
 from perseid.sim.net import End, Network
 from perseid.store.config import StoreConfig
 from perseid.testing.cluster import VirtualCluster
-from perseid.testing.loop import CLIENT
 from perseid.testing.machines import BROKER, CLIENT_IP, SMALL_STORE
+from perseid.testing.transport import CLIENT
 from perseid.wire import properties as props
 from perseid.wire.codes import RequestCode, ResponseCode
 from perseid.wire.command import Command, decode_all, encode_request
