@@ -87,14 +87,26 @@ def pipes(text: str) -> str:
 
 
 NO_HEADING = re.compile(r"^(#+)(?=[^#\s])", re.MULTILINE)
-BEGINS_LIST = re.compile(r"(?:^|(?<=\n\n))(?![-|>#\s]|\d+\. )((?:.+\n)+?)(?=(?:- |1\. ))")
+ITEM = re.compile(r"- |1\. ")
 
 
 def as_on_github(text: str) -> str:
     """What Python-Markdown reads otherwise: a heading has a space after its #, a list needs no empty line before it."""
-    return outside_fences(
-        text, lambda run: BEGINS_LIST.sub(lambda found: f"{found[1]}\n", NO_HEADING.sub(r"\\\1", run))
-    )
+    return outside_fences(text, lambda run: lists_apart(NO_HEADING.sub(r"\\\1", run)))
+
+
+def lists_apart(text: str) -> str:
+    """With an empty line before each list that a paragraph stands above."""
+    lines: list[str] = []
+    within = True
+    """A list, or nothing at all."""
+    for line in text.splitlines(keepends=True):
+        begins = ITEM.match(line) is not None
+        if begins and not within:
+            lines.append("\n")
+        within = begins or not line.strip() or (within and bool(lines) and lines[-1].strip() != "")
+        lines.append(line)
+    return "".join(lines)
 
 
 def title(path: Path) -> str:

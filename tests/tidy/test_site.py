@@ -86,6 +86,7 @@ def test_bars_in_the_code_of_a_table(hooks: ModuleType) -> None:
         ("# Title\n", "# Title\n"),
         ("Some:\n- one\n- two\n", "Some:\n\n- one\n- two\n"),
         ("Before.\n\nSome\nmore:\n1. one\n", "Before.\n\nSome\nmore:\n\n1. one\n"),
+        ("# Title\nSome:\n1. one\n2. two\n", "# Title\nSome:\n\n1. one\n2. two\n"),
         ("- one\n  more\n- two\n", "- one\n  more\n- two\n"),
         ("```\na\n- b\n#c\n```\n", "```\na\n- b\n#c\n```\n"),
     ],
