@@ -5,7 +5,7 @@ A page's fenced blocks are read in order:
 - `console`: lines that begin with `$ ` are commands, and lines that begin with `> ` go on with the one above. What
   follows a command is what it prints. All of these run in one shell, in an empty folder.
 - `console title="Terminal N…"`: a shell of this name. Its last command stays: the test goes on when it has printed the
-  lines that the page shows. A later block of the same name shows what it prints then.
+  lines that the page shows. A later block of the same name shows what it prints then, or begins with `^C`.
 - any language with `title="NAME"`: the reader saves the block as this file.
 
 `--8<-- "FILE"` and `--8<-- "FILE:SECTION"` are filled in as the site does it. In an output `…` stands for any text, and
@@ -34,7 +34,7 @@ from perseid.testing.ports import free_port
 DOCS = Path(__file__).parents[2] / "docs"
 CODE = DOCS / "tutorials" / "code"
 DEADLINE_S = 60.0
-END_DEADLINE_S = 30.0
+END_DEADLINE_S = 90.0
 CHUNK = 65_536
 NAMESRV_PORT, BROKER_PORT = "9876", "10911"
 INSTALLING = re.compile(r"(python3? -m venv|pip install|(\.|source) \S*activate|make wheel)\b")
@@ -49,6 +49,7 @@ MASKS = [
     (re.compile(r"\S*/data\b"), "DATA"),
     (re.compile(r"\b\d+\.\d\ds\b"), "SECONDS"),
     (re.compile(r"={8,}| {3,}"), " "),
+    (re.compile(r"^\d+ (?=(acknowledged|read)$)"), "COUNT "),
     (re.compile(r"SECONDS (call|setup|teardown) +"), "SECONDS PHASE "),
 ]
 FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^`\n]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
@@ -77,11 +78,18 @@ class Block:
         """Does its last command go on while the reader reads on?"""
         return self.language == "console" and self.title.startswith("Terminal")
 
+    @property
+    def interrupts(self) -> bool:
+        """Does it begin with Ctrl-C?"""
+        return self.text.startswith("^C\n")
+
     def steps(self) -> list[Step]:
         """The commands of a console."""
         found: list[Step] = []
         for line in self.text.splitlines():
-            if line.startswith("$ "):
+            if line == "^C":
+                assert self.stays and not found, "Ctrl-C ends what a terminal runs"
+            elif line.startswith("$ "):
                 found.append(Step(line[2:]))
             elif line.startswith("> ") and found and not found[-1].output:
                 found[-1].command += "\n" + line[2:]
@@ -129,6 +137,13 @@ def agrees(shown: str, printed: str) -> bool:
     return re.fullmatch(pattern, masked(printed)) is not None
 
 
+def ported(text: str, ports: dict[str, str]) -> str:
+    """A text of a page with our ports in it."""
+    for name, port in ports.items():
+        text = re.sub(rf"\b{name}\b", port, text)
+    return text
+
+
 class Shell:
     """A shell, and the lines that it and its commands print."""
 
@@ -144,8 +159,7 @@ class Shell:
     def begin(self, command: str) -> None:
         """Let it run a command; the page's ports are ours."""
         assert self.process.stdin is not None
-        for name, port in self.ports.items():
-            command = re.sub(rf"\b{name}\b", port, command)
+        command = ported(command, self.ports)
         if re.match(r"perseid up\b(?!.*--namesrv-port)", command):
             command += f" --namesrv-port {self.ports[NAMESRV_PORT]} --broker-port {self.ports[BROKER_PORT]}"
         self.process.stdin.write(command + "\n")
@@ -185,21 +199,29 @@ class Shell:
         for shown, line in zip(step.output, printed, strict=True):
             assert agrees(shown, line), f"the page shows {shown!r}, and this is what happens:\n{told}"
 
+    def skip(self) -> None:
+        """Forget what it has printed until now."""
+        assert self.process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while selector.select(0) and (more := os.read(self.process.stdout.fileno(), CHUNK)):
+                self._held += more
+        self._held = self._held.rpartition(b"\n")[2]
+
     def expect(self, shown: list[str]) -> None:
-        """Wait until it has printed all of these lines, in whatever order, and with others between them."""
+        """Wait until it has printed all of these lines, in whatever order, and with others between them. After `…` what
+        it has printed until now does not count."""
         deadline = time.monotonic() + DEADLINE_S
         missing = list(shown)
+        if missing and missing[0] == "…":
+            self.skip()
+            missing.pop(0)
         while missing:
             printed = self.line(deadline)
             missing = [line for line in missing if not agrees(line, printed)]
 
-    def interrupt(self) -> None:
-        """Press Ctrl-C: what runs in it ends."""
-        assert self.process.stdin is not None
-        os.killpg(self.process.pid, signal.SIGINT)
-
     def end(self) -> None:
-        """End its commands as Ctrl-C does, then the shell."""
+        """Press Ctrl-C until nothing runs any more, the shell neither."""
         os.killpg(self.process.pid, signal.SIGINT)
         try:
             self.process.communicate(timeout=END_DEADLINE_S)
@@ -215,6 +237,7 @@ class Reader:
     def __init__(self, page: str, folder: Path) -> None:
         self.page = DOCS / page
         self.folder = folder
+        self.folder.mkdir(exist_ok=True)
         self.ports = {name: str(free_port()) for name in (NAMESRV_PORT, BROKER_PORT)}
         bin_folder = Path(sys.executable).parent
         self.environment = {
@@ -246,7 +269,7 @@ class Reader:
         """Save a file as the page names it."""
         path = self.folder / block.title
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(block.text)
+        path.write_text(ported(block.text, self.ports))
 
     def copy(self, code: str) -> None:
         """Have a folder of the tutorials' code."""
@@ -268,6 +291,10 @@ class Reader:
                 continue
             steps = [step for step in block.steps() if not INSTALLING.match(step.command)]
             count += len(steps)
+            if block.interrupts:
+                self.shells.pop(block.title).end()
+                if not steps:
+                    continue
             shell = self.shell(block.title)
             staying = steps.pop() if block.stays else None
             for step in steps:

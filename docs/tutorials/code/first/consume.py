@@ -3,18 +3,15 @@
 import asyncio
 import os
 
-from perseid.client import PushConsumer, ReceivedMessage
+from perseid.client import Consumer, run_until_signal
 
 NAMESRV = os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")
 
 
-async def show(message: ReceivedMessage) -> None:
-    print(f"{message.body.decode()!r}, tag {message.tag}, keys {message.keys}", flush=True)
+async def show(consumer: Consumer) -> None:
+    async for message in consumer:
+        print(f"{message.body.decode()!r}, tag {message.tag}, keys {message.keys}", flush=True)
 
 
-async def main() -> None:
-    async with PushConsumer(NAMESRV, "readers", {"greetings": "*"}, show, from_where="first"):
-        await asyncio.Event().wait()
-
-
-asyncio.run(main())
+consumer = Consumer(NAMESRV, "readers", {"greetings": "*"}, from_where="first")
+asyncio.run(run_until_signal(consumer, work=show(consumer)))

@@ -10,13 +10,14 @@ import argparse
 import asyncio
 import logging
 import os
-import signal
+import sys
 
 from orders.billing import Declined
 from orders.database import Database
 from orders.model import Order
 from orders.service import Service
 from orders.shop import OutOfStock, Shop
+from perseid.client import run_until_signal
 
 NAMESRV = os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")
 DATABASE = os.environ.get("ORDERS_DATABASE", "orders.db")
@@ -31,16 +32,6 @@ class DemoBank:
         if order.customer == "mallory":
             raise Declined(f"the card of {order.customer} is declined")
         log.info("charged %s %.2f for order %s", order.customer, order.cents / 100, order.order_id)
-
-
-async def serve(database: Database) -> None:
-    """Run the service until SIGTERM or Ctrl-C."""
-    stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    async with Service(NAMESRV, database, DemoBank()):
-        log.info("serving")
-        await stopped.wait()
 
 
 async def place(database: Database, order: Order) -> None:
@@ -67,7 +58,8 @@ def main() -> None:
     logging.getLogger("orders").setLevel(logging.INFO)
     database = Database(DATABASE)
     if given.command == "serve":
-        asyncio.run(serve(database))
+        service = Service(NAMESRV, database, DemoBank())
+        sys.exit(asyncio.run(run_until_signal(service)))
     elif given.command == "fill":
         database.put_into_stock(given.item, given.quantity)
     elif given.command == "show":

@@ -1,5 +1,6 @@
 """All parts of the shop that run in the background."""
 
+import logging
 from contextlib import AsyncExitStack
 from typing import Self
 
@@ -8,6 +9,8 @@ from orders.database import Database
 from orders.ledger import Ledger
 from orders.reminders import Reminders
 from orders.stock import Stock
+
+log = logging.getLogger(__name__)
 
 
 # --8<-- [start:service]
@@ -26,6 +29,7 @@ class Service:
     async def __aenter__(self) -> Self:
         for client in self.clients:
             await self.running.enter_async_context(client)
+        log.info("serving")
         return self
 
     async def __aexit__(self, *error: object) -> None:
