@@ -26,7 +26,7 @@ def test_the_fixture_gives_a_broker(perseid_broker):
         assert producer.send(Message("orders", b"one")).queue_offset == 0
 """
 NO_COMPILER = {"CC": "/bin/false", "CXX": "/bin/false"}
-MAX_SITE_BYTES = 110_000_000
+MAX_SITE_BYTES = 75_000_000
 """Of all that `pip install perseid` installs, itself included."""
 
 
