@@ -3,6 +3,9 @@
 import os
 import pickle
 import queue
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +21,7 @@ from perseid.client import (
     ProducerOptions,
     ReceivedMessage,
     SendFailed,
+    UsageError,
 )
 from perseid.client.blocking import (
     BlockingAdmin,
@@ -25,6 +29,7 @@ from perseid.client.blocking import (
     BlockingProducer,
     BlockingPullConsumer,
     BlockingPushConsumer,
+    wait_for_signal,
 )
 
 from .fake import BROKER, FakeServer, in_a_thread
@@ -210,3 +215,53 @@ def test_threads_share_a_consumer_and_their_loops_end_with_it(server: FakeServer
     assert len(set(found)) == 40
     with pytest.raises(NotStarted, match="with BlockingConsumer"):
         next(iter(consumer))
+
+
+WAITING = """
+import signal, sys, threading
+from perseid.client.blocking import BlockingPushConsumer, wait_for_signal
+
+told = threading.Event()
+
+def handle(message):
+    while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        told.wait(0.01)
+    print("begun", flush=True)
+    told.wait(30)
+    print("handled", flush=True)
+
+with BlockingPushConsumer(sys.argv[1], "g", {"t": "*"}, handle, from_where="first"):
+    number = wait_for_signal()
+    told.set()
+print(number.name, flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_lets_running_handlers_finish(server: FakeServer, number: signal.Signals) -> None:
+    filled(server, 1)
+    command = [sys.executable, "-c", WAITING, server.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begun\n"
+            process.send_signal(number)
+            assert process.communicate(timeout=30)[0] == f"handled\n{number.name}\n"
+        finally:
+            process.kill()
+    assert process.returncode == 0 and server.committed["g", "t", 0] == 1
+
+
+def test_only_the_main_thread_waits_for_signals() -> None:
+    said: queue.Queue[str] = queue.Queue()
+
+    def wait() -> None:
+        try:
+            wait_for_signal()
+        except UsageError as error:
+            said.put(str(error))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert "has to run in the main thread" in said.get(timeout=20)
+    thread.join()

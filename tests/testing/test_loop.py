@@ -23,6 +23,7 @@ from perseid.client import (
     ReceivedMessage,
     TransactionProducer,
     TransactionState,
+    run_until_signal,
 )
 from perseid.client.blocking import BlockingProducer
 from perseid.client.connection import Connections
@@ -418,3 +419,20 @@ def test_a_task_that_an_application_left_running_ends_with_the_cluster(cluster: 
     assert ended == ["cancelled"]
     with pytest.raises(VirtualTimeError, match="was closed"):
         cluster.run(forever())
+
+
+def test_a_service_drains_when_it_is_told_to_stop(cluster: VirtualCluster) -> None:
+    handled: list[bytes] = []
+
+    async def slow(message: ReceivedMessage) -> None:
+        await asyncio.sleep(5)
+        handled.append(message.body)
+
+    async def main() -> int:
+        consumer = PushConsumer(cluster.namesrv, "billing", {"orders": "*"}, slow, from_where="first")
+        asyncio.get_running_loop().call_later(3, cluster.signal, signal.SIGTERM)
+        async with Producer(cluster.namesrv) as producer:
+            await producer.send(Message("orders", b"order 1"))
+        return await run_until_signal(consumer)
+
+    assert cluster.run(main()) == 0 and handled == [b"order 1"]

@@ -1,5 +1,6 @@
 """The site has what it shall have. Broken links, and pages outside the navigation, are errors of `make docs`."""
 
+import ast
 import importlib.util
 import re
 import sys
@@ -53,6 +54,35 @@ def test_each_public_name_is_in_the_reference_once() -> None:
     wanted |= {f"perseid.testing.plugin.{name}" for name in fixtures}
     missing = wanted - set(named)
     assert not missing, f"docs/reference/api/ has no ::: line for {sorted(missing)}"
+
+
+TUTORIAL = ROOT / "tests" / "interop" / "test_tutorial.py"
+"""Runs the code that needs the real Java parts."""
+
+
+def python_blocks(page: Path) -> list[str]:
+    return re.findall(r"^ *```python[^\n]*\n(.*?)^ *```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_code_of_tutorials_and_how_to_pages_stands_in_files_that_tests_name() -> None:
+    tests = "".join(path.read_text() for path in [*(ROOT / "tests" / "docs").glob("test_*.py"), TUTORIAL])
+    pages = [path for folder in ("tutorials", "how-to") for path in sorted((DOCS / folder).glob("*.md"))]
+    blocks = [(page, block) for page in pages for block in python_blocks(page)]
+    assert len(blocks) > 30
+    for page, block in blocks:
+        included = re.fullmatch(r' *--8<-- "([\w/.-]+?)(:\w+)?"\n', block)
+        assert included is not None, f"{page.name} has code of its own, which nothing runs: include a file\n{block}"
+        code = Path(included[1])
+        names = (code.stem, code.parent.name, page.name)
+        assert any(re.search(rf"\b{re.escape(name)}\b", tests) for name in names), f"no test of tests/docs runs {code}"
+
+
+def test_other_code_can_be_parsed() -> None:
+    pages = [path for path in DOCS.rglob("*.md") if path.parent.name not in ("tutorials", "how-to")]
+    blocks = [block for page in [*pages, *ROOT.glob("*.md")] for block in python_blocks(page)]
+    assert len(blocks) > 5
+    for block in blocks:
+        compile(block, "a page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
 
 
 @pytest.mark.parametrize(

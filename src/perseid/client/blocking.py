@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import queue
+import signal
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -26,6 +28,7 @@ from perseid.client.producer import Producer
 from perseid.client.pull import PullConsumer
 from perseid.client.pulling import PullResult
 from perseid.client.routes import TopicRoute
+from perseid.client.run import SIGNALS
 from perseid.client.session import Session
 from perseid.client.stream import Consumer
 from perseid.client.surroundings import here
@@ -393,12 +396,29 @@ class BlockingPullConsumer(Blocking[PullConsumer]):
         thread.run(client.commit(queue, offset))
 
 
+def wait_for_signal() -> signal.Signals:
+    """The SIGINT or SIGTERM that came, which ends the wait and nothing else: leaving the `with` lets clients finish.
+
+    A second signal does what it did before: SIGTERM ends the process, SIGINT raises KeyboardInterrupt. UsageError in
+    another thread than the main one, which alone gets signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise UsageError("wait_for_signal() has to run in the main thread, which alone gets signals")
+    received: queue.SimpleQueue[int] = queue.SimpleQueue()
+    before = {number: signal.signal(number, lambda got, _: received.put(got)) for number in SIGNALS}
+    try:
+        return signal.Signals(received.get())
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+
 class BlockingPushConsumer(Blocking[PushConsumer]):
     """`PushConsumer` without asyncio; takes the same arguments. A plain function as the handler runs in threads, up to
     `concurrency` at a time.
 
         with BlockingPushConsumer("host:9876", "billing", {"orders": "*"}, charge):
-            threading.Event().wait()        # until Ctrl-C, which lets running handlers finish
+            wait_for_signal()               # then running handlers may finish
     """
 
     _make: Callable[..., PushConsumer] = PushConsumer

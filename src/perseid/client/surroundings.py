@@ -69,6 +69,9 @@ class _Machine:
 
 
 MACHINE = _Machine()
+SIMULATED_LOOPS: set[type[asyncio.AbstractEventLoop]] = set()
+"""Kinds of event loops that have surroundings of their own. Where there are none the clock is this machine's, without
+a look at the loop, which costs more than the clock does; each send reads it four times."""
 OUTSIDE: ContextVar[Surroundings] = ContextVar("OUTSIDE", default=MACHINE)
 """Of clients that are made while no event loop runs."""
 
@@ -81,4 +84,5 @@ def here() -> Surroundings:
 
 def now_ms() -> int:
     """Milliseconds since 1970."""
-    return here().wall_ns() // 1_000_000
+    wall_ns = here().wall_ns if SIMULATED_LOOPS else time.time_ns
+    return wall_ns() // 1_000_000

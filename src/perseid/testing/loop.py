@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from perseid.base.errors import PerseidError
+from perseid.client.surroundings import SIMULATED_LOOPS
 from perseid.sim.driver import EPOCH_MS
 from perseid.sim.net import Network
 from perseid.sim.scheduler import US_PER_S, Scheduler, Timer
@@ -385,6 +386,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     subprocess_shell: Any = _refused("a subprocess")
     connect_read_pipe: Any = _refused("a pipe")
     connect_write_pipe: Any = _refused("a pipe")
+
+
+SIMULATED_LOOPS.add(VirtualLoop)
 
 
 def _in_order(task: asyncio.Task[Any]) -> tuple[bool, str]:
