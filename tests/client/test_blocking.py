@@ -1,5 +1,6 @@
 """The clients without asyncio."""
 
+import asyncio
 import os
 import pickle
 import queue
@@ -29,6 +30,7 @@ from perseid.client.blocking import (
     BlockingProducer,
     BlockingPullConsumer,
     BlockingPushConsumer,
+    LoopThread,
     wait_for_signal,
 )
 
@@ -265,3 +267,42 @@ def test_only_the_main_thread_waits_for_signals() -> None:
     thread.start()
     assert "has to run in the main thread" in said.get(timeout=20)
     thread.join()
+
+
+def test_a_blocking_client_in_an_event_loop_is_told_once(
+    server: FakeServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def use() -> None:
+        with BlockingProducer(server.address) as producer:
+            producer.send(Message("t", b"x"))
+            producer.send(Message("t", b"x"))
+
+    async def main() -> None:
+        use()
+
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if "event loop" in record.getMessage()]
+
+    use()
+    assert told() == []
+    asyncio.run(main())
+    assert told() == [
+        "BlockingProducer blocks the event loop that runs here while it waits: use Producer, or call it by"
+        " asyncio.to_thread()"
+    ]
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)  # a notebook: its cells run in an event loop
+    asyncio.run(main())
+    assert len(told()) == 1
+
+
+def test_a_client_that_would_wait_for_its_own_event_loop_is_refused(server: FakeServer) -> None:
+    thread = LoopThread("own")
+
+    async def within() -> None:
+        thread.run(asyncio.sleep(0))
+
+    try:
+        with pytest.raises(UsageError, match="own was called in its own event loop"):
+            thread.run(within())
+    finally:
+        thread.stop()

@@ -8,9 +8,11 @@ After a fork a started client must not be used in the child; it says so.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import queue
 import signal
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -38,9 +40,13 @@ from perseid.security.credentials import Credentials
 from perseid.wire.lite import OffsetOption
 from perseid.wire.users import AclInfo, PolicyInfo, UserInfo
 
+log = logging.getLogger("perseid.client")
+
 T = TypeVar("T")
 C = TypeVar("C", bound=Client)
 
+NOTEBOOK = "ipykernel"
+"""A module that a process of Jupyter has: each cell runs in its event loop."""
 START_DEADLINE_S = 10.0
 
 
@@ -63,6 +69,9 @@ class LoopThread:
         if self._loop.is_closed():
             coroutine.close()
             raise NotStarted("this client was stopped meanwhile: `start()` it again")
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise UsageError(f"{self._thread.name} was called in its own event loop and would wait for itself")
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -83,6 +92,19 @@ class LoopThread:
         finally:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
+
+
+def _warn_of_loop(name: str) -> None:
+    """Say that a blocking client stops the event loop of its caller; in a notebook that is what is wanted."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    if NOTEBOOK not in sys.modules:
+        log.warning(
+            "%s blocks the event loop that runs here while it waits: use %s, or call it by asyncio.to_thread()",
+            name, name.removeprefix("Blocking"),
+        )  # fmt: skip
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -123,6 +145,7 @@ class Blocking(Generic[C]):
     def start(self) -> Self:
         """Start the thread and the client; does nothing when they run."""
         if self._client is None:
+            _warn_of_loop(type(self).__name__)
             thread = LoopThread(type(self).__name__)
             try:
                 self._client = thread.run(self._start())
