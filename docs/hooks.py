@@ -25,6 +25,7 @@ ABOVE = {
     "SECURITY.md": "project/security-policy.md",
 }
 """Pages of the site that stand at the top of the repository."""
+SEARCHED_LAST = ("benchmarks.md", "changelog.md", "performance.md", "testing.md")
 DECISIONS = "decisions/index.md"
 ON_SITE = {**ABOVE, "README.md": "index.md", "docs/decisions": DECISIONS}
 IN_REPOSITORY = {page: path for path, page in ABOVE.items()}
@@ -133,7 +134,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """As on GitHub, with links as the site needs them."""
+    """As on GitHub, with links as the site needs them; the search prefers pages for looking up to long reports."""
+    folder, _, name = page.file.src_uri.rpartition("/")
+    boost = 2 if folder.startswith("reference") else 0.5 if name in SEARCHED_LAST else 1
+    page.meta.setdefault("search", {"boost": boost})
     return pipes(as_on_github(relinked(markdown, page.file.src_uri)))
 
 

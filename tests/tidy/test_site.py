@@ -136,4 +136,6 @@ def test_code_in_docstrings_is_highlighted(loaded: Loaded) -> None:
     text = "How to:\n\n    async with x:\n        y()\n\n    z()\n\nAnd so on.\n"
     fenced = "How to:\n\n```python\nasync with x:\n    y()\n\nz()\n```\n\nAnd so on.\n"
     assert loaded("docstrings").highlighted(text) == fenced
+    drawn = "```python\nsend()\n```\n\n```text\nopen --full--> sent\n```"
+    assert loaded("docstrings").highlighted("    send()\n\n    open --full--> sent") == drawn
     assert loaded("docstrings").highlighted("Not\n    code.\n") == "Not\n    code.\n"
