@@ -43,7 +43,7 @@ from perseid.client import (
     TransactionProducer,
     TransactionState,
 )
-from perseid.client.blocking import BlockingProducer
+from perseid.client.blocking import BlockingConsumer, BlockingProducer
 from perseid.client.otel import OpenTelemetry
 from perseid.testing.embedded import EmbeddedBroker
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -306,6 +306,56 @@ def test_a_loop_over_a_consumer_works_in_the_trace_of_each_message(
     assert [parent_of(span) for span in recorder.spans("send next")] == [context_of(finished), context_of(left)]
     assert "error.type" not in its(finished) and left.status.status_code is StatusCode.ERROR
     assert not caplog.records, "a context is given back by the task that took it"
+
+
+def test_a_loop_in_a_thread_works_in_the_trace_of_each_message(
+    perseid_broker: EmbeddedBroker, recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    namesrv = perseid_broker.namesrv
+    with BlockingProducer(namesrv, options=ProducerOptions(hooks=[recorder.hook()])) as producer:
+        for _ in range(2):
+            producer.send(Message("t", b"x"))
+        options, seen = PushOptions(hooks=[recorder.hook()]), 0
+        with BlockingConsumer(namesrv, "g", {"t": "*"}, from_where="first", options=options) as consumer:
+            for message in consumer:
+                producer.send(Message("next", message.body))
+                seen += 1
+                if seen == 2:
+                    consumer.done(message)
+                    break
+            assert not trace.get_current_span().get_span_context().is_valid
+    handled = {context_of(span) for span in recorder.spans("process t")}
+    assert {parent_of(span) for span in recorder.spans("send next")} == handled and len(handled) == 2
+    assert not caplog.records
+
+
+def test_messages_of_a_batch_that_a_producer_made_keep_their_traces(
+    perseid_broker: EmbeddedBroker, recorder: Recorder
+) -> None:
+    async def test() -> list[ReceivedMessage]:
+        options = ProducerOptions(hooks=[recorder.hook()], linger_ms=20)
+        async with Producer(perseid_broker.namesrv, options=options) as producer:
+
+            async def one(number: int) -> None:
+                with recorder.tracer.start_as_current_span(f"request {number}"):
+                    await producer.send(Message("t", b"%d" % number))
+
+            await asyncio.gather(*(one(number) for number in range(3)))
+            assert producer.metrics.sent == 3 and producer.metrics.latency.count == 1, "they left as one"
+        async with Consumer(perseid_broker.namesrv, "g", {"t": "*"}, from_where="first") as consumer:
+            found: list[ReceivedMessage] = []
+            async for message in consumer:
+                found.append(message)
+                if len(found) == 3:
+                    break
+        return found
+
+    found = {message.body: message.properties["traceparent"] for message in run(test())}
+    sends = {parent_of(span): span for span in recorder.spans("send t")}
+    for number in range(3):
+        send = sends[context_of(recorder.span(f"request {number}"))]
+        assert send.context is not None and f"{send.context.span_id:016x}" in found[b"%d" % number]
+        assert its(send)["server.address"] == "127.0.0.1"
 
 
 def test_failures_say_why(recorder: Recorder) -> None:

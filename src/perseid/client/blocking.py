@@ -14,7 +14,9 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import Context, copy_context
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -48,6 +50,7 @@ C = TypeVar("C", bound=Client)
 NOTEBOOK = "ipykernel"
 """A module that a process of Jupyter has: each cell runs in its event loop."""
 START_DEADLINE_S = 10.0
+_MISSING = object()
 
 
 class LoopThread:
@@ -486,8 +489,12 @@ class BlockingConsumer(Blocking[Consumer]):
         thread, client = self._running
         owner = threading.current_thread()
         thread.run(_as_coroutine(lambda: client.left(owner)))
-        while (message := thread.run(client.take(owner))) is not None:
-            yield message
+        while True:
+            message, context = thread.run(_with_context(client.take(owner)))
+            if message is None:
+                return
+            with _variables_of(context):
+                yield message
 
     def done(self, message: ReceivedMessage) -> None:
         """As `Consumer.done`."""
@@ -641,6 +648,27 @@ class BlockingAdmin(Blocking[Admin]):
         """As `Admin.acls`."""
         thread, client = self._running
         return thread.run(client.acls(address, **options))
+
+
+async def _with_context(awaitable: Awaitable[T]) -> tuple[T, Context]:
+    """What it gives, and the context variables after it: those of the caller, with what hooks have set."""
+    return await awaitable, copy_context()
+
+
+@contextmanager
+def _variables_of(context: Context) -> Iterator[None]:
+    """Set what a context has other than this thread, and set it back at the end."""
+    here = copy_context()
+    changed = [variable for variable in context if here.get(variable, _MISSING) is not context[variable]]
+    tokens = [(variable, variable.set(context[variable])) for variable in changed]
+    try:
+        yield
+    finally:
+        for variable, token in tokens:
+            try:
+                variable.reset(token)
+            except ValueError:  # the loop is ended in another context, which never had them
+                log.debug("%s was set in another context", variable.name)
 
 
 async def _as_coroutine(function: Callable[[], T]) -> T:

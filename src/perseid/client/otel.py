@@ -28,7 +28,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from contextvars import Token
 
 from perseid.base import extras
 from perseid.client.errors import SendFailed, ServerRefused, UsageError, code_name
@@ -217,8 +216,9 @@ class OpenTelemetry(Hook):
             attributes=self._common("process", "process", message.topic) | _of_consumed(consuming),
             links=[Link(created)] if created.is_valid else (),
         )
-        token = otel_context.attach(trace.set_span_in_context(span, parent))
-        consuming.notes[self._note] = _Process(span, token, asyncio.get_running_loop().time())
+        outer = otel_context.get_current()
+        otel_context.attach(trace.set_span_in_context(span, parent))
+        consuming.notes[self._note] = _Process(span, outer, asyncio.get_running_loop().time())
 
     def after_consume(self, consuming: Consuming) -> None:
         """End the span of the handler's call."""
@@ -226,7 +226,7 @@ class OpenTelemetry(Hook):
         if state is None:
             return
         if trace.get_current_span() is state.span:  # not where a loop over a `Consumer` was left, or came too late
-            otel_context.detach(state.token)
+            otel_context.attach(state.outer)  # and no detach(): a loop may be ended by another task
         took_s = asyncio.get_running_loop().time() - state.began
         attributes = _BASE | {
             "messaging.operation.name": "process",
@@ -287,11 +287,12 @@ class _Send:
 class _Process:
     """Of one call of a handler."""
 
-    __slots__ = ("began", "span", "token")
+    __slots__ = ("began", "outer", "span")
 
-    def __init__(self, span: Span, token: Token[Context], began: float) -> None:
+    def __init__(self, span: Span, outer: Context, began: float) -> None:
         self.span = span
-        self.token = token
+        self.outer = outer
+        """The context before, which is current again after the call."""
         self.began = began
 
 
