@@ -182,6 +182,24 @@ def test_stop_sends_what_is_collected_and_takes_nothing_more() -> None:
     run(test())
 
 
+def test_a_stop_that_is_cancelled_fails_what_was_not_acknowledged_and_closes() -> None:
+    async def test() -> None:
+        async with FakeServer({"t": 1}) as server:
+            producer = lingering(server, LONG_MS)
+            await producer.start()
+            server.script[BATCH].append(silence)
+            sends = [asyncio.ensure_future(producer.send(Message("t", b"x"))) for _ in range(2)]
+            await collected(sends)
+            stopping = asyncio.ensure_future(producer.stop())
+            await server.until(lambda: server.count(BATCH))
+            stopping.cancel()
+            outcomes = await asyncio.gather(stopping, *sends, return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError, SendFailed, SendFailed]
+            assert not producer.session.running
+
+    run(test())
+
+
 def test_a_full_buffer_is_waited_for_until_the_timeout() -> None:
     async def test() -> None:
         async with FakeServer({"t": 1}) as server:

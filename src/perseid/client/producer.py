@@ -188,14 +188,16 @@ class Producer(Client):
 
     async def stop(self) -> None:
         """Send what is collected, leave the group and close the connections (unless the session is shared)."""
-        if self._batcher is not None:
-            await self._batcher.close()
-        if self._started:
-            self._started = False
-            await self.hooks.stop()
-            self.session.members.remove(self)
-            await self.session.unregister(producer_group=self.group)
-            await self.session.stop()
+        try:
+            if self._batcher is not None:
+                await self._batcher.close()
+        finally:
+            if self._started:
+                self._started = False
+                await self.hooks.stop()
+                self.session.members.remove(self)
+                await self.session.unregister(producer_group=self.group)
+                await self.session.stop()
 
     def producer_group(self) -> str | None:
         """For the session's heartbeats."""
