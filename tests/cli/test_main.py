@@ -1,6 +1,7 @@
 """The command imports what it needs, and has all its commands."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,17 @@ def test_what_runs_no_command_imports_no_client_and_no_server(words: list[str]) 
 
 def test_a_client_of_a_topic_imports_no_broker_and_no_simulator() -> None:
     assert imported(["topic", "list", "-n", "127.0.0.1:1"], ("perseid.broker", "perseid.sim", "pyspark")) == "[]"
+
+
+def test_up_imports_no_client(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        words = ["up", "--data", str(tmp_path), "--namesrv-port", str(taken.getsockname()[1])]
+        assert imported(words, ("perseid.client", "perseid.sim", "rich.table", "pyspark")) == "[]"
+
+
+@pytest.mark.parametrize("words", [["topic", "list"], ["send", "t", "x"], ["consume", "t"]])
+def test_what_prints_no_table_imports_no_tables(words: list[str]) -> None:
+    assert imported([*words, "-n", "127.0.0.1:1"], ("rich.", "perseid.broker")) == "[]"
 
 
 MISTAKES = (

@@ -13,21 +13,20 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perseid.app import process
 from perseid.app.children import Child, perseid
 from perseid.app.secured import Secured
 from perseid.base.errors import ConfigError, PerseidError
-from perseid.client import tls
-from perseid.client.admin import Admin
-from perseid.client.controller import ControllerClient, ReplicaSet
-from perseid.client.errors import ClientError
-from perseid.client.session import Session
 from perseid.disk.real import FILE_MODE, make_folders
 from perseid.net.driver import bind
 from perseid.net.ports import free_port
 from perseid.security.credentials import Credentials
+
+if TYPE_CHECKING:
+    from perseid.client.controller import ReplicaSet  # imported when it is used: `perseid up` alone has no client
+    from perseid.client.tls import ClientTls
 
 HOST = "127.0.0.1"
 BROKER_NAME = "broker-a"
@@ -186,6 +185,11 @@ class Cluster:
 
         PerseidError, with the end of its log, when a member ends instead; or when it takes too long.
         """
+        from perseid.client.admin import Admin
+        from perseid.client.controller import ControllerClient
+        from perseid.client.errors import ClientError
+        from perseid.client.session import Session
+
         deadline = asyncio.get_running_loop().time() + READY_S
         last = "nobody was asked yet"
         async with AsyncExitStack() as clients:
@@ -213,7 +217,7 @@ class Cluster:
                 await asyncio.sleep(POLL_S)
         raise PerseidError(f"the cluster was not ready within {READY_S:.0f} s: {last}; its logs are in {self._logs}")
 
-    def _keys(self) -> tuple[tls.ClientTls | None, Credentials | None]:
+    def _keys(self) -> tuple[ClientTls | None, Credentials | None]:
         """What this process asks them with."""
         secured = self.plan.secured
         return (None, None) if secured is None else (secured.client, secured.user)
@@ -239,6 +243,8 @@ async def serve(planned: Plan, *, as_json: bool = False) -> int:
     """Run the cluster until told to end; 0, or 1 when a member that was not killed ended badly."""
     told = process.told_to_end()
     if planned.secured is None:
+        from perseid.client import tls
+
         tls.use(None)  # what the environment says is about another cluster
     cluster = Cluster(planned)
     killed: set[str] = set()

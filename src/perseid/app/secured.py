@@ -12,12 +12,14 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perseid.app import certs
-from perseid.client.credentials import read_credentials
-from perseid.client.tls import ClientTls
 from perseid.security.credentials import Credentials
 from perseid.security.sealed import KEY_BYTES
+
+if TYPE_CHECKING:
+    from perseid.client.tls import ClientTls  # imported when it is used: most servers have no client
 
 USER, NODES = "admin", "nodes"
 SECRET_BYTES = 24
@@ -52,6 +54,8 @@ class Secured:
     @property
     def client(self) -> ClientTls:
         """How a client reaches the nodes."""
+        from perseid.client.tls import ClientTls
+
         at = self.told()
         return ClientTls(at["ca"], at["cert"], at["key"])
 
@@ -110,6 +114,8 @@ def _user(folder: Path, name: str) -> Credentials:
     path = folder / f"{name}.credentials"
     if not path.exists():
         certs.write(path, f"accessKey: {name}\nsecretKey: {secrets.token_urlsafe(SECRET_BYTES)}\n".encode())
+    from perseid.client.credentials import read_credentials
+
     return read_credentials(path)
 
 

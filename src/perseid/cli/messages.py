@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from perseid.base.errors import PerseidError
 from perseid.cli.flags import flattened
@@ -106,6 +104,9 @@ async def _send_few(namesrv: str, messages: list[Message], order_key: str | None
 
 
 async def _send_lines(namesrv: str, messages: Iterator[Message], order_key: str | None, *, quiet: bool) -> int:
+    from rich.console import Console  # a single message has no bar
+    from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     columns = (SpinnerColumn(), TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), disable=quiet) as progress:
         bar = progress.add_task("stored", total=None)

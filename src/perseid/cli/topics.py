@@ -6,16 +6,17 @@ import asyncio
 import json
 import sys
 from collections.abc import Collection, Coroutine
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from perseid.client import Admin, ClientError, NoRoute, QueueStats, TopicRoute
 from perseid.client.blocking import new_event_loop
 from perseid.client.errors import NoNameServer
 from perseid.wire.mapping import LogicQueueMappingItem
+
+if TYPE_CHECKING:
+    from rich.table import Table  # imported where a table is printed: it takes longer than many a command
 
 T = TypeVar("T")
 
@@ -55,6 +56,8 @@ def _next_step(error: ClientError, namesrv: str) -> str:
 
 def show(table: Table) -> None:
     """Print a table; into a file or pipe wide enough that nothing is folded."""
+    from rich.console import Console
+
     Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS).print(table)
 
 
@@ -200,6 +203,8 @@ def route(topic: Topic, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: AsJson = Fa
     if as_json:
         typer.echo(json.dumps(_route_as_json(found, static)))
         return
+    from rich.table import Table
+
     table = Table("broker", "cluster", "master", "replicas", "read queues", "write queues", "permission")
     for row in found.queues:
         addresses = dict(found.brokers.get(row.broker_name, {}))
@@ -241,6 +246,8 @@ def stats(topic: Topic, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: AsJson = Fa
     if as_json:
         typer.echo(json.dumps({"topic": topic, "messages": total, "queues": rows}))
         return
+    from rich.table import Table
+
     table = Table("broker", "queue", "min offset", "max offset", "messages")
     for row in rows:
         table.add_row(*(str(row[name]) for name in ("broker", "queue", "minOffset", "maxOffset", "messages")))
