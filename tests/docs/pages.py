@@ -33,7 +33,7 @@ from perseid.testing.ports import free_port
 
 DOCS = Path(__file__).parents[2] / "docs"
 CODE = DOCS / "tutorials" / "code"
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 END_DEADLINE_S = 90.0
 CHUNK = 65_536
 NAMESRV_PORT, BROKER_PORT = "9876", "10911"

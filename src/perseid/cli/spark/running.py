@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 FOUND = 3
 """As in `perseid verify`: something is not as it was promised."""
-Namesrv = Annotated[str, typer.Option("--namesrv", "-n", help="host:port;host:port.")]
+Namesrv = Annotated[str, typer.Option("--namesrv", "-n", envvar="NAMESRV_ADDR", help="host:port;host:port.")]
 SomeNamesrv = Annotated[str | None, typer.Option("--namesrv", "-n", help="host:port;host:port: ask the brokers.")]
 Folders = Annotated[
     list[str] | None, typer.Option("--folder", "-f", help="Read this store folder, with no broker; may be repeated.")
