@@ -61,6 +61,7 @@ check: $(READY) ## Lint, types, layers, tidiness, the site
 	$(BIN)/ruff check setup.py src tests bench demo examples release docs
 	$(BIN)/mypy
 	MYPYPATH=docs/tutorials/code:docs/how-to $(BIN)/mypy --strict --explicit-package-bases docs/tutorials/code docs/how-to/code
+	MYPYPATH=docs $(BIN)/mypy --strict docs/hooks.py docs/docstrings.py
 	$(BIN)/lint-imports --config .importlinter --no-cache
 	$(RUN) -m pytest tests/tidy -p no:randomly
 	$(MKDOCS) build

@@ -298,8 +298,11 @@ def test_a_blocking_client_in_an_event_loop_is_told_once(
 def test_a_client_that_would_wait_for_its_own_event_loop_is_refused(server: FakeServer) -> None:
     thread = LoopThread("own")
 
+    async def work() -> None:
+        raise AssertionError("it must not begin")
+
     async def within() -> None:
-        thread.run(asyncio.sleep(0))
+        thread.run(work())
 
     try:
         with pytest.raises(UsageError, match="own was called in its own event loop"):
