@@ -182,3 +182,28 @@ def test_a_terminal_that_knows_ascii_alone_gets_the_help() -> None:
         done = subprocess.run(command, capture_output=True, timeout=DEADLINE_S, env=environment)
         assert (done.returncode, done.stderr) == (0, b"")
         assert b"Usage: perseid" in done.stdout and done.stdout.isascii()
+
+
+def test_a_delay_that_no_broker_has_is_refused_before_it_is_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    other = "; any other time: delay_ms=…"
+    for words, told in (
+        (("--delay-level", 22), "delay_level=22: levels are 1 (1 s) to 18 (2 h)" + other),
+        (("--delay-level", -1), "delay_level=-1: levels are 1 (1 s) to 18 (2 h)" + other),
+        (("--delay-ms", -5), "delay_ms=-5, deliver_at_ms=0: below 0"),
+        (("--delay-level", 3, "--delay-ms", 5), "delay_level=3, delay_ms=5, deliver_at_ms=0: give one of them"),
+    ):
+        line = told_by(capsys, "send", "t", "x", *words, "-n", "127.0.0.1:1")
+        assert line == f"perseid: message for t: {told}\n"
+
+
+def test_an_unknown_setting_is_told_with_the_nearest_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text("brokerName=b\nflushDiskTyp=SYNC_FLUSH\n")
+    assert main.run(["broker", "-m", "-c", str(path)]) == 0
+    assert f"flushDiskTyp ({path}:2; did you mean flushDiskType?)" in caplog.text
+
+
+def test_a_configuration_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for server in ("broker", "namesrv", "controller"):
+        line = told_by(capsys, server, "-c", tmp_path / "none")
+        assert line == f"perseid: {tmp_path}/none: can't be read: No such file or directory\n"

@@ -46,7 +46,7 @@ def read_settings(path: Path | None) -> dict[str, Setting]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: can't be read: {error}") from None
+        raise ConfigError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}") from None
     return config.read(text, str(path))
 
 

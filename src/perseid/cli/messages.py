@@ -49,8 +49,8 @@ class MessageOptions:
     keys: Annotated[str | None, typer.Option(help="Index keys, separated by spaces.")] = None
     properties: Annotated[list[str] | None, typer.Option("--property", "-p", help="name=value; repeatable.")] = None
     order_key: Annotated[str | None, typer.Option(help="All messages to one queue, the one of this key.")] = None
-    delay_level: Annotated[int, typer.Option(min=0, max=18, help="Deliver later: 1 = 1 s, 2 = 5 s, 3 = 10 s, …")] = 0
-    delay_ms: Annotated[int, typer.Option(min=0, help="Deliver later: so many milliseconds.")] = 0
+    delay_level: Annotated[int, typer.Option(help="Deliver later: 1 = 1 s, 2 = 5 s, 3 = 10 s, … 18 = 2 h.")] = 0
+    delay_ms: Annotated[int, typer.Option(help="Deliver later: so many milliseconds.")] = 0
     priority: Annotated[
         int | None, typer.Option(min=0, help="Of topics with message.type=PRIORITY: the highest is popped first.")
     ] = None
