@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+import griffe
 import pytest
 
 import perseid.client
@@ -139,3 +140,18 @@ def test_code_in_docstrings_is_highlighted(loaded: Loaded) -> None:
     drawn = "```python\nsend()\n```\n\n```text\nopen --full--> sent\n```"
     assert loaded("docstrings").highlighted("    send()\n\n    open --full--> sent") == drawn
     assert loaded("docstrings").highlighted("Not\n    code.\n") == "Not\n    code.\n"
+
+
+def test_names_in_docstrings_are_links_where_the_reference_has_them(loaded: Loaded, tmp_path: Path) -> None:
+    module = griffe.visit("clients", tmp_path / "clients.py", "class Client:\n    def send(self): ...\n")
+    linked = loaded("docstrings").linked
+
+    def link(path: str, name: str) -> str:
+        return f'<autoref identifier="{path}" optional><code>{name}</code></autoref>'
+
+    client, known = module["Client"], {"Message": "perseid.client.model.Message"}
+    assert linked("`send()`", client, known) == link("clients.Client.send", "send()")
+    assert linked("`Message.tag`", client, known) == link("perseid.client.model.Message.tag", "Message.tag")
+    told = link("perseid.client.hooks.Hook", "perseid.client.hooks")
+    assert linked("`perseid.client.hooks`", client, known) == told
+    assert linked("`other`, ``send``, `a b`", client, known) == "`other`, ``send``, `a b`"
