@@ -7,5 +7,4 @@ from tests.docs.pages import Reader
 
 def test_the_page_is_what_happens(tmp_path: Path) -> None:
     with Reader("tutorials/orders.md", tmp_path) as reader:
-        reader.copy("orders")
         assert reader.follow() >= 9

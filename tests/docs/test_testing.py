@@ -1,13 +1,11 @@
 """The tutorial that tests the order service: its tests pass as a reader runs them."""
 
-import shutil
 from pathlib import Path
 
-from tests.docs.pages import CODE, Reader
+from tests.docs.pages import Reader
 
 
 def test_the_page_is_what_happens(tmp_path: Path) -> None:
     with Reader("tutorials/testing.md", tmp_path) as reader:
         reader.copy("orders")
-        shutil.copy(CODE / "testing" / "test_orders.py", tmp_path)
         assert reader.follow() == 1
