@@ -17,7 +17,6 @@ from __future__ import annotations
 import os
 import re
 import selectors
-import shutil
 import signal
 import subprocess
 import sys
@@ -32,7 +31,6 @@ from typing import Self
 from perseid.testing.ports import free_port
 
 DOCS = Path(__file__).parents[2] / "docs"
-CODE = DOCS / "tutorials" / "code"
 DEADLINE_S = 180.0
 END_DEADLINE_S = 90.0
 CHUNK = 65_536
@@ -271,9 +269,11 @@ class Reader:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(ported(block.text, self.ports))
 
-    def copy(self, code: str) -> None:
-        """Have a folder of the tutorials' code."""
-        shutil.copytree(CODE / code, self.folder / code, ignore=shutil.ignore_patterns("__pycache__"))
+    def save_files(self, page: str) -> None:
+        """Have the files that another page has its reader save."""
+        for block in blocks(DOCS / page):
+            if block.title and block.language != "console":
+                self.save(block)
 
     def start_broker(self) -> None:
         """Have a broker that runs, as most pages suppose."""
