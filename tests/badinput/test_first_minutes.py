@@ -157,7 +157,7 @@ def test_a_server_that_is_down_is_named_with_what_starts_one(capsys: pytest.Capt
             " that runs"
         )
         for words in (["topic", "list"], ["send", "t", "x"], ["consume", "t"], ["consume", "t", "--follow"]):
-            assert told_by(capsys, *words, "-n", address) == f"perseid: {text}: -n host:port, or NAMESRV_ADDR\n"
+            assert told_by(capsys, *words, "-n", address) == f"perseid: {text} (-n host:port, or NAMESRV_ADDR)\n"
         with BlockingProducer(address) as producer, pytest.raises(NoNameServer) as told:
             producer.send(Message("t", b"x"))
         assert str(told.value) == text

@@ -50,7 +50,7 @@ def _next_step(error: ClientError, namesrv: str) -> str:
     if isinstance(error, NoRoute):
         return f" (what there is: perseid topic list -n {namesrv})"
     if isinstance(error, NoNameServer):
-        return ": -n host:port, or NAMESRV_ADDR"
+        return " (-n host:port, or NAMESRV_ADDR)"
     return ""
 
 

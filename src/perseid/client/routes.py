@@ -19,7 +19,15 @@ from random import Random
 from perseid.base.errors import PerseidError
 from perseid.client.answers import unreadable
 from perseid.client.connection import Connections, Header
-from perseid.client.errors import ClientError, ConnectFailed, NoNameServer, NoRoute, ServerRefused, UsageError
+from perseid.client.errors import (
+    ClientError,
+    ConnectFailed,
+    NoNameServer,
+    NoRoute,
+    ServerRefused,
+    TlsFailed,
+    UsageError,
+)
 from perseid.client.model import MessageQueue
 from perseid.wire.bodies import MASTER_ID, TopicRouteData
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -152,11 +160,11 @@ class NameServers:
             except ClientError as error:
                 last = error
                 self._at = (self._at + 1) % len(self.addresses)
-        why = last.reason if isinstance(last, ConnectFailed) else last
-        raise NoNameServer(
-            f"no name server answered at {', '.join(self.addresses)}: {why}; start one (perseid up --data DIR), or name"
-            " one that runs"
-        ) from last
+        if isinstance(last, ConnectFailed) and not isinstance(last, TlsFailed):
+            why = f"{last.reason}; start one (perseid up --data DIR), or name one that runs"
+        else:
+            why = f"{last}; is it a name server, and does it want TLS?"
+        raise NoNameServer(f"no name server answered at {', '.join(self.addresses)}: {why}") from last
 
     async def ask(self, code: int, header: Header = None, body: bytes = b"", timeout_ms: int = 3000) -> Command:
         """As `call()`, but any code other than success is raised as `ServerRefused`."""
