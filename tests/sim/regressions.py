@@ -72,6 +72,7 @@ OF_SLAVES_IN_SWARMS = {
 
 WITH_RARITIES = {
     60190: "a disk that failed within a cut of the log ended the broker as what nobody had thought of",
+    722545250124: "a false alarm: a broker that was shutting down when all faults healed was never started again",
     722545250051: "a false alarm: a master cut off told of what the one that had begun with the last file never had",
     265253250024: "a claim that was not needed any more, and that the disk did not remove, ended the broker",
 }

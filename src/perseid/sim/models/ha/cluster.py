@@ -318,6 +318,8 @@ class Ha(Group):
     def _ended(self, watched: Watched, reason: str) -> None:
         if not reason:
             self.count(f"{'controller' if isinstance(watched, ControllerMember) else 'broker'} ended cleanly")
+            if self.healed and watched.name not in self.down:  # `heal` found it still running
+                self.restart_later(watched, 300, 2_000)
             return
         if isinstance(watched, ControllerMember):
             super()._ended(watched, reason)
