@@ -1,4 +1,4 @@
-"""Asyncio clients: producers, consumers and administration, for Perseid's and for the original's clusters.
+"""Asyncio clients for clusters of Perseid and RocketMQ: producers, consumers, administration.
 
     async with Producer("host:9876") as producer:
         await producer.send(Message("orders", b"…", tag="new", keys=["4711"]))
@@ -10,17 +10,17 @@
     consumer = PushConsumer("host:9876", "billing", {"orders": "new || paid"}, handle, concurrency=5)
     sys.exit(asyncio.run(run_until_signal(consumer)))
 
-| to | there is |
+| to | use |
 |---|---|
 | send | `Producer` (in batches with `linger_ms`), `OrderedProducer` (in order), `TransactionProducer` |
 | share messages with a group | `Consumer` (a loop), `PushConsumer` (a handler), `PopConsumer`, `LiteConsumer` |
 | read queues of your choice | `PullConsumer` |
 | turn objects into bodies, and back | `Json`, `Msgpack`, `Protobuf`, `Functions` (`perseid.client.serializers`) |
-| see what clients do | `Hook` (`perseid.client.hooks`), `perseid.client.otel`, `producer.metrics`, `consumer.metrics` |
+| trace and count | `Hook` (`perseid.client.hooks`), `perseid.client.otel`, `producer.metrics`, `consumer.metrics` |
 | run until SIGTERM | `run_until_signal` |
 | administer | `Admin` |
 
-`perseid.client.blocking` has the same for code without asyncio.
+`perseid.client.blocking` has the same clients for code without asyncio.
 """
 
 from perseid.client.admin import Admin, BrokerEpochs, Cluster, QueueLag, QueueStats, SlaveStatus

@@ -1,4 +1,4 @@
-"""Administration: topics, groups, the cluster, and what they report; users and policies are in `access`."""
+"""Administration: topics, groups, offsets, brokers and their status. Users and policies are in `access`."""
 
 from __future__ import annotations
 
@@ -72,17 +72,18 @@ class SlaveStatus:
     """One slave, as its master sees it."""
 
     broker_name: str
-    """The set that it belongs to."""
+    """The name of its broker set."""
     address: str
-    """Where it connects from, `host:port`."""
+    """The address from which it connects, `host:port`."""
     in_sync: bool
-    """Less behind than the master's `haMaxGapNotInSync`; under a controller, in the in-sync set."""
+    """Whether it is less behind than the master's `haMaxGapNotInSync`. Under a controller: whether it is in the sync
+    state set."""
     lag_bytes: int
-    """How much of the log it does not have yet."""
+    """Bytes of the master's log that it does not have yet."""
     lag_seconds: float | None
-    """The same in time; None for a Java master, which does not tell it."""
+    """The same in seconds. None if the master is Java's, which does not report it."""
     bytes_per_second: int
-    """What is sent to it."""
+    """The rate of replication."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +91,20 @@ class BrokerEpochs:
     """The epochs of one broker's log, under controllers."""
 
     broker_name: str
-    """The set that it belongs to."""
+    """The name of its broker set."""
     address: str
-    """The broker's, `host:port`."""
+    """The broker's address, `host:port`."""
     broker_id: int
-    """0: it is master, by its own account."""
+    """The id that it reports. 0: it is master."""
     epochs: tuple[tuple[int, int], ...]
-    """(epoch, offset at which it begins), in order."""
+    """Pairs in order: an epoch, and the log offset at which it begins."""
     max_offset: int
-    """Where the log, and so the last epoch, ends."""
+    """The offset at which the log and its last epoch end."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """One queue of a topic: from where to where it can be read."""
+    """One queue of a topic, and the offsets between which it can be read."""
 
     queue: MessageQueue
     """Which one."""
@@ -112,7 +113,7 @@ class QueueStats:
     max_offset: int
     """The offset after the last one."""
     last_update_ms: int
-    """When its newest message was stored, in milliseconds since 1970; 0: it has none."""
+    """The time at which its newest message was stored, in milliseconds since 1970. 0: it has no message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +125,9 @@ class QueueLag:
     broker_offset: int
     """The offset after the newest message."""
     consumer_offset: int
-    """What the group has committed: the offset that it goes on with."""
+    """The offset that the group has committed: that of the next message to consume."""
     last_ms: int
-    """When the last message that it has consumed was stored, in milliseconds since 1970."""
+    """The time at which the last message that it has consumed was stored, in milliseconds since 1970."""
 
     @property
     def lag(self) -> int:
@@ -174,9 +175,9 @@ class Admin(AccessRequests):
         perm: int = READ_WRITE,
         attributes: Mapping[str, str] | None = None,
     ) -> TopicRoute:
-        """Create a topic (or change it) with `queues` queues on each master, and wait until its route is known.
+        """Create or change a topic with `queues` queues on each master, and wait until its route is known.
 
-        `cluster` or `brokers` (names) narrow the masters down. `attributes` are set as given.
+        `cluster` or `brokers` (names) select the masters. `attributes` are set unchanged.
         """
         check_topic(topic)
         masters = await self.masters(cluster=cluster, brokers=brokers)
@@ -198,10 +199,10 @@ class Admin(AccessRequests):
     async def update_topic(
         self, topic: str, queues: int, *, cluster: str | None = None, brokers: Sequence[str] | None = None
     ) -> TopicRoute:
-        """Give a topic that is there `queues` queues on each master that has it; all else stays as it is there.
+        """Change the number of queues of an existing topic on each master that has it. Other settings are kept.
 
-        With fewer queues than before, messages in the others can't be read any more (`hidden_by`). `NoRoute` when
-        there is no such topic; ClientError when none of the masters that are named has it.
+        With fewer queues than before, messages in the removed queues can't be read any more (`hidden_by`). `NoRoute` if
+        there is no such topic, `ClientError` if none of the named masters has it.
         """
         masters = await self._masters_with(topic, cluster=cluster, brokers=brokers)
         for address in masters.values():
@@ -222,7 +223,7 @@ class Admin(AccessRequests):
     async def hidden_by(
         self, topic: str, queues: int, *, cluster: str | None = None, brokers: Sequence[str] | None = None
     ) -> list[QueueStats]:
-        """The queues that readers would not be shown any more if the topic had `queues` queues, sorted."""
+        """The queues that could not be read any more if the topic had `queues` queues, sorted."""
         masters = await self._masters_with(topic, cluster=cluster, brokers=brokers)
         rows = await self.topic_stats(topic)
         return [row for row in rows if row.queue.broker_name in masters and row.queue.queue_id >= queues]
@@ -246,13 +247,13 @@ class Admin(AccessRequests):
             await self._ask(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicRequest(topic=topic))
 
     async def topic_list(self) -> list[str]:
-        """The names of all topics, the system's own ones too."""
+        """The names of all topics, including system topics."""
         self._check_started()
         answer = await self.session.names.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(body_of(answer, TopicList).topic_list or [])
 
     async def user_topics(self) -> list[str]:
-        """The names of the users' topics: not those of the system, its brokers and clusters, nor retry topics and dead
+        """The names of users' topics, without system topics, topics of brokers and clusters, retry topics and dead
         letters."""
         info = await self.cluster_info()
         own = own_topics(info.clusters, info.brokers)
@@ -260,7 +261,7 @@ class Admin(AccessRequests):
         return [name for name in names if name not in own and not is_system(name) and not is_of_group(name)]
 
     async def topic_route(self, topic: str) -> TopicRoute:
-        """The brokers and queues of a topic, asked for anew; `NoRoute` when there is none."""
+        """The brokers and queues of a topic, from a name server and not from a cache. `NoRoute` if there are none."""
         self._check_started()
         return await self.session.routes.fetch(topic)
 
@@ -270,7 +271,7 @@ class Admin(AccessRequests):
         return body_of(answer, TopicConfig)
 
     async def static_topic(self, topic: str) -> dict[int, list[LogicQueueMappingItem]] | None:
-        """The mapping of a static topic's logical queues, as their leaders report it; None: it is a plain topic."""
+        """The mapping of a static topic's logical queues, as their leaders report it. None for other topics."""
         route = await self.topic_route(topic)
         found: dict[int, list[LogicQueueMappingItem]] = {}
         for addresses in route.brokers.values() if route.leaders else ():
@@ -333,12 +334,12 @@ class Admin(AccessRequests):
         return found
 
     async def broker_runtime_info(self, address: str) -> dict[str, str]:
-        """A broker's (`host:port`) runtime figures, by its own account."""
+        """The metrics that the broker at this address (`host:port`) reports."""
         answer = await self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return dict(body_of(answer, KVTable).table or {})
 
     async def ha_status(self, *, brokers: Sequence[str] | None = None) -> list[SlaveStatus]:
-        """Each slave that follows a master, as its master sees it; of the named brokers, or of all."""
+        """Each slave of the named broker sets, or of all, as its master sees it."""
         found: list[SlaveStatus] = []
         for name, address in (await self.masters(brokers=brokers)).items():
             answer = await self._ask(address, RequestCode.GET_BROKER_HA_STATUS)
@@ -350,14 +351,14 @@ class Admin(AccessRequests):
         return found
 
     async def broker_epochs(self, address: str) -> BrokerEpochs:
-        """The epochs of the log of a broker (`host:port`) that is under controllers; `ServerRefused` by others."""
+        """The epochs in the log of a broker (`host:port`) under controllers. `ServerRefused` by other brokers."""
         answer = await self._ask(address, RequestCode.GET_BROKER_EPOCH_CACHE)
         told = body_of(answer, EpochEntryCache)
         epochs = tuple((one.epoch, one.start_offset) for one in told.epoch_list)
         return BrokerEpochs(told.broker_name, address, told.broker_id, epochs, told.max_offset)
 
     async def broker_config(self, address: str) -> dict[str, str]:
-        """All settings of the broker at this address (`host:port`) as they are now: key → text."""
+        """The current settings of the broker at this address (`host:port`): key → text."""
         answer = await self._ask(address, RequestCode.GET_BROKER_CONFIG)
         lines = bytes(answer.body).decode("utf-8", "replace").splitlines()
         pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
@@ -376,7 +377,7 @@ class Admin(AccessRequests):
             await self._ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config.to_json())
 
     async def delete_group(self, group: str, *, clean_offset: bool = False) -> None:
-        """Delete a consumer group's settings, and with `clean_offset` what it has committed."""
+        """Delete a consumer group's settings, and with `clean_offset` also its committed offsets."""
         request = DeleteSubscriptionGroupRequest(group_name=group, clean_offset=clean_offset)
         for address in (await self.masters()).values():
             await self._ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, request)
@@ -388,7 +389,7 @@ class Admin(AccessRequests):
         return body_of(answer, SubscriptionGroupConfig)
 
     async def consume_stats(self, group: str, topic: str | None = None) -> list[QueueLag]:
-        """How far a group is with each queue (of one topic, or of all it has consumed), sorted by queue."""
+        """The group's offset in each queue of one topic, or of all topics that it has consumed, sorted by queue."""
         self._check_started()
         try:
             addresses = (await self.topic_route(topic or RETRY_PREFIX + group)).brokers.values()
@@ -406,7 +407,7 @@ class Admin(AccessRequests):
         return sorted(found, key=lambda row: row.queue)
 
     async def consumer_connections(self, group: str) -> ConsumerConnection:
-        """The consumers of a group that are connected now; `ServerRefused` with code 206 when there are none."""
+        """The consumers of a group that are connected now. `ServerRefused` with code 206 if there are none."""
         request = GetConsumerConnectionListRequest(consumer_group=group)
         return body_of(
             await self._first_answer(group, RequestCode.GET_CONSUMER_CONNECTION_LIST, request), ConsumerConnection
@@ -428,7 +429,7 @@ class Admin(AccessRequests):
         return list(found.values())
 
     async def groups(self) -> dict[str, SubscriptionGroupConfig]:
-        """All consumer groups that any master knows, by name."""
+        """All consumer groups that a master knows, by name."""
         found: dict[str, SubscriptionGroupConfig] = {}
         for address in (await self.masters()).values():
             answer = await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
@@ -437,7 +438,7 @@ class Admin(AccessRequests):
         return dict(sorted(found.items()))
 
     async def running_info(self, group: str, client_id: str) -> ConsumerRunningInfo:
-        """One consumer's state, by its own account; it has to be connected."""
+        """The state that a connected consumer reports of itself."""
         request = GetConsumerRunningInfoRequest(consumer_group=group, client_id=client_id)
         return body_of(
             await self._first_answer(group, RequestCode.GET_CONSUMER_RUNNING_INFO, request), ConsumerRunningInfo
@@ -454,7 +455,7 @@ class Admin(AccessRequests):
         raise last or ClientError(f"group {group}: no broker to ask")
 
     async def reset_offset(self, group: str, topic: str, timestamp_ms: int) -> dict[MessageQueue, int]:
-        """Make a group go on (or back) to what was stored at a time; -1: to the end. The new offsets."""
+        """Set a group's offsets to the messages stored at a time; -1: to the end. Returns the new offsets."""
         route, found = await self.topic_route(topic), dict[MessageQueue, int]()
         for name, ids in route.brokers.items():
             if MASTER_ID in ids:
@@ -462,7 +463,7 @@ class Admin(AccessRequests):
         return found
 
     async def reset_queue_offset(self, group: str, queue: MessageQueue, offset: int) -> dict[MessageQueue, int]:
-        """Make a group go on at an offset of one queue."""
+        """Set a group's offset in one queue. Returns the new offset."""
         await self.topic_route(queue.topic)
         address = await self.session.leader(queue)
         return await self._reset(queue.broker_name, address, group, queue.topic, queue.queue_id, offset, 0)
@@ -478,8 +479,8 @@ class Admin(AccessRequests):
         return {MessageQueue(queue.topic, name, queue.queue_id): at for queue, at in table.items()}
 
     async def clone_offset(self, source: str, target: str, topic: str | None = None, *, offline: bool = True) -> None:
-        """Let the group `target` go on where `source` is, in one topic or in all. Without `offline` topics are left out
-        that the living members of `source` don't subscribe to."""
+        """Copy the offsets of the group `source` to the group `target`, in one topic or in all. Without `offline`,
+        topics to which the connected members of `source` don't subscribe are left out."""
         request = CloneGroupOffsetRequest(src_group=source, dest_group=target, topic=topic, offline=offline)
         for address in (await self.masters()).values():
             await self._ask(address, RequestCode.CLONE_GROUP_OFFSET, request)
@@ -487,7 +488,7 @@ class Admin(AccessRequests):
     # ---- messages ----
 
     async def view_message(self, offset_msg_id: str, topic: str = "") -> ReceivedMessage:
-        """One message by the id that names its place (`SendResult.offset_msg_id`); UsageError when it is none."""
+        """The message with the broker's id (`SendResult.offset_msg_id`). `UsageError` if this is no such id."""
         try:
             host, offset = parse_offset_message_id(offset_msg_id)
         except RemoteProtocolError as error:
@@ -502,7 +503,7 @@ class Admin(AccessRequests):
     async def query_messages(
         self, topic: str, key: str, max_count: int = 32, *, begin_ms: int = 0, end_ms: int = 2**63 - 1
     ) -> list[ReceivedMessage]:
-        """The messages of a topic with a key, by the brokers' indexes, oldest first."""
+        """The messages of a topic that have a key, from the brokers' indexes, oldest first."""
         route = await self.topic_route(topic)
         request = QueryMessageRequest(
             topic=topic, key=key, max_num=max_count, begin_timestamp=begin_ms, end_timestamp=end_ms
@@ -523,7 +524,7 @@ class Admin(AccessRequests):
         return sorted(found, key=lambda message: message.store_timestamp)
 
     async def messages_at(self, queue: MessageQueue, offset: int, count: int = 1) -> list[ReceivedMessage]:
-        """Up to `count` messages of a queue from an offset on; none when the queue has none there."""
+        """Up to `count` messages of a queue, from an offset on. An empty list if there are none."""
         await self.topic_route(queue.topic)
         puller, found = Puller(self.session, TOOLS_GROUP), list[ReceivedMessage]()
         async for part in puller.read(queue, offset, offset + count, Subscription.parse(queue.topic, None, 0)):
@@ -533,17 +534,18 @@ class Admin(AccessRequests):
     # ---- offsets ----
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The oldest offset that can still be read."""
+        """The oldest offset of a queue that can still be read."""
         self._check_started()
         return await self._offsets.min(queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """One more than the newest offset."""
+        """The offset after the newest message of a queue."""
         self._check_started()
         return await self._offsets.max(queue)
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int, *, upper: bool = False) -> int:
-        """The first offset stored at or after a time; with `upper` the last one at or before it."""
+        """The offset of the first message stored at or after a time (milliseconds since 1970). With `upper`, of the
+        last one at or before it."""
         self._check_started()
         return await self._offsets.at_time(queue, timestamp_ms, upper=upper)
 

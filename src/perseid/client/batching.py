@@ -1,4 +1,4 @@
-"""Batches: messages that were given one by one leave as one, after a while or when they are many.
+"""Batches: the producer collects messages that were sent one by one, and sends them together.
 
     async with Producer("host:9876", linger_ms=5) as producer:
         await asyncio.gather(*(producer.send(Message("orders", body)) for body in bodies))
@@ -6,10 +6,10 @@
     send() --> the open batch of its topic (and queue, if it has one)
                  | `linger_ms` after its first message, or full, or flush()
                  v
-               on its way: tried as a single message would be --> each caller gets its own result, or the error
+               in flight: retried as a single message would be --> each caller gets its own result, or the error
 
-A message that can't share a batch leaves at once: `batchable` says which. What waits or is on its way is bounded by
-`buffer_messages` and `buffer_bytes`.
+A message that can't be in a batch is sent at once: `batchable` says which. `buffer_messages` and `buffer_bytes` limit
+the messages that wait or are in flight.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Consume: your function is called for each message of some topics, together with the rest of your group.
+"""Consume: your function is called for each message of some topics. The members of a consumer group share the messages.
 
-The queues of each topic are assigned to the group's members (clustering), or each member gets them all
-(broadcasting). Assignments are computed anew every 20 s and at once when a member comes or goes.
+Each queue is assigned to one member of the group (clustering), or each member gets all queues (broadcasting). A
+rebalance assigns the queues again every 20 s, and at once when a member joins or leaves.
 
-- At least once: an offset is committed only when all messages below it are done. After a crash or a rebalance
-  some messages come again.
-- Concurrent mode: up to `concurrency` handlers run at a time, in no particular order. A message whose
-  handler fails goes to the group's retry queue and comes back after 10 s, 30 s, 1 min, …; after
-  `max_reconsume_times` (16) into the dead letters `%DLQ%group`.
-- Ordered mode: each queue is locked at its broker and its messages are handled one after the other; a
-  message whose handler fails is tried again in its place.
-- Broadcasting keeps offsets in a local file, and tries nothing again.
+- At least once: an offset is committed only when all messages below it are consumed. After a crash or a rebalance
+  some messages are delivered again.
+- Concurrent mode: up to `concurrency` handlers run at a time, in no particular order. A message whose handler fails
+  goes to the group's retry topic, and is delivered again after 10 s, 30 s, 1 min, …. After `max_reconsume_times` (16)
+  retries it goes to the dead letters, the topic `%DLQ%group`.
+- Ordered mode: each queue is locked at its broker, and its messages are handled one after the other. A message whose
+  handler fails is retried, and its queue waits.
+- Broadcasting keeps offsets in a local file, and retries nothing.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ MAX_TIMES_ORDERED = 2**31 - 1
 
 
 class RetryLater(Exception):
-    """Raise it in a handler to have a message again later, without a traceback in the log.
+    """Raise it in a handler to get the message again later, without a traceback in the log.
 
-    `delay_level` (concurrent mode): 0 lets the broker choose (10 s, 30 s, 1 min, …), -1 goes straight to the
-    dead letters. `after_ms` (ordered mode): the pause before the message is tried again.
+    `delay_level` (concurrent mode): 1 to 18 is the level of the delay, 0 lets the broker choose (10 s, 30 s, 1 min, …),
+    -1 sends the message to the dead letters at once. `after_ms` (ordered mode): the pause before the retry.
     """
 
     def __init__(self, text: str = "later", *, delay_level: int = 0, after_ms: int = 0) -> None:
@@ -65,9 +65,10 @@ class RetryLater(Exception):
 class PushConsumer(Client):
     """Calls `handler` for each message: `async with PushConsumer("host:9876", "my-group", {"orders": "*"}, handle): …`.
 
-    `subscriptions` maps topics to tags (`"a || b"`, `"*"`) or `Sql("price > 5")`. A plain function runs in a
-    thread, an `async def` on the event loop. `from_where` says where a group without offsets begins: "last",
-    "first", or a time in milliseconds. `session` shares connections with other clients of this process, or has TLS.
+    `subscriptions` maps topics to tags (`"a || b"`, `"*"`) or to `Sql("price > 5")`. A `handler` that is a plain
+    function runs in a thread, an `async def` on the event loop. `from_where` says where a group without offsets begins:
+    "last", "first", or a time in milliseconds since 1970. `options`, or their names as keywords: `PushOptions`.
+    `session` shares connections with other clients of this process.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class PushConsumer(Client):
     # ---- lifecycle ----
 
     async def start(self) -> None:
-        """Join the group and begin to consume; a topic that does not exist yet is waited for."""
+        """Join the group and begin to consume. It waits for topics that do not exist yet."""
         if self._started:
             return
         await self.session.start()
@@ -145,7 +146,7 @@ class PushConsumer(Client):
             ]
 
     async def stop(self, *, patience_ms: int = STOP_PATIENCE_MS) -> None:
-        """Leave the group: handlers that run may finish within `patience_ms`, then offsets are committed."""
+        """Let running handlers finish within `patience_ms`, commit the offsets, and leave the group."""
         if not self._started or self.stopping:
             return
         self.stopping = True
@@ -171,21 +172,21 @@ class PushConsumer(Client):
         await self.session.stop()
 
     def pause(self) -> None:
-        """Pull nothing more until `resume()`; what is held is still handled."""
+        """Stop pulling until `resume()`. Messages that are buffered are still handled."""
         self.resumed.clear()
 
     def resume(self) -> None:
-        """Go on after `pause()`."""
+        """Pull again after `pause()`."""
         self.resumed.set()
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The queues that are ours now, sorted."""
+        """The queues that are assigned to this consumer now, sorted."""
         return sorted(self.assignment.queues)
 
     @property
     def metrics(self) -> ConsumerMetrics:
-        """What this consumer has counted until now, in a copy."""
+        """A copy of this consumer's counts."""
         assigned = self.assignment.queues.values()
         held = sum(len(one.process_queue.messages) for one in assigned)
         return self.counts.snapshot(

@@ -1,11 +1,11 @@
-"""The errors of clients: one tree, whose root is `ClientError`.
+"""The errors of clients. `ClientError` is the base class of all of them.
 
-Each class says two things (an instance may know better than its class):
+Each class has two attributes (instances of some classes have their own values):
 
 - `retryable`: the same call may succeed later, with nothing changed.
-- `outcome_unknown`: the request may have been carried out: a message may be stored. False: it was not.
+- `outcome_unknown`: the request may have been carried out, so a message may be stored. False: it was not.
 
-docs/reference/errors.md has them in a table. `RetryLater` is none of them: handlers raise it.
+docs/reference/errors.md has them in a table. `RetryLater` is not one of them: handlers raise it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UNKNOWN_CODES = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.RPC_UNKNOWN, 
 
 
 class ClientError(PerseidError):
-    """The root of the client's errors: catch this one to catch them all."""
+    """The base class of the client's errors: catch it to catch all of them."""
 
     retryable = False
     """The same call may succeed later, with nothing changed."""
@@ -40,7 +40,7 @@ class ClientError(PerseidError):
 
 
 class UsageError(ClientError):
-    """An argument, or an order of calls, that can't work; nothing was sent."""
+    """A wrong argument, or calls in a wrong order. Nothing was sent."""
 
 
 class NotStarted(UsageError):
@@ -48,25 +48,25 @@ class NotStarted(UsageError):
 
 
 class InvalidMessage(UsageError):
-    """A message that no broker would take; it was not sent."""
+    """A message that no broker would accept. It was not sent."""
 
 
 class BadSettings(UsageError, ConfigError):
-    """Credentials or files of TLS that can't be used."""
+    """Credentials or TLS files that can't be read, or don't belong together."""
 
 
 class InvalidBody(ClientError):
-    """The body of a received message is not what its reader takes (`ReceivedMessage.decode`)."""
+    """The serializer can't read the body of a received message (`ReceivedMessage.decode`)."""
 
 
 class BufferFull(ClientError):
-    """More messages wait in the client than it may hold: await some of them first."""
+    """The client's buffer is full: await the results of some messages first."""
 
     retryable = True
 
 
 class NoRoute(ClientError):
-    """The name servers know no broker for a topic that can take the request."""
+    """The topic does not exist, or the name servers know no broker of it that can take the request."""
 
     retryable = True
 
@@ -93,7 +93,7 @@ class ConnectFailed(ClientError):
 
 
 class TlsFailed(ConnectFailed):
-    """A server was reached, and no connection with TLS came about: mostly a certificate that is not trusted."""
+    """A server was reached, but the TLS handshake failed, mostly because a certificate is not trusted."""
 
     retryable = False
 
@@ -121,13 +121,13 @@ class RequestTimeout(ClientError):
 
 
 class BadAnswer(ClientError, RemoteProtocolError):
-    """An answer came that can't be read: the request may or may not have been carried out."""
+    """The answer can't be read: the request may or may not have been carried out."""
 
     outcome_unknown = True
 
 
 class ServerRefused(ClientError):
-    """A server answered with an error code; `code` is the original's response code, `remark` its text."""
+    """A server answered with an error. `code` is RocketMQ's response code, `remark` the server's text."""
 
     def __init__(self, code: int, remark: str | None, address: str) -> None:
         super().__init__(f"{address} answered {code_name(code)}: {remark or 'no remark'}")
@@ -139,7 +139,7 @@ class ServerRefused(ClientError):
 
 
 class SendFailed(ClientError):
-    """A message was not acknowledged by any broker that was tried; `__cause__` is the last error."""
+    """No broker acknowledged the message. `attempts` is the number of attempts, `__cause__` the last error."""
 
     retryable = True
 
@@ -150,37 +150,39 @@ class SendFailed(ClientError):
 
 
 class NoReply(ClientError):
-    """A request got no reply in time; its message may or may not have been consumed."""
+    """A request got no reply in time. Its message may or may not have been consumed."""
 
     retryable = True
     outcome_unknown = True
 
     def __init__(self, topic: str, timeout_ms: int) -> None:
-        super().__init__(f"no reply to the request in {topic} within {timeout_ms} ms: does who consumes it reply?")
+        super().__init__(
+            f"no reply to the request in {topic} within {timeout_ms} ms: check that its consumer runs and replies"
+        )
         self.topic = topic
 
 
 class NoController(ClientError):
-    """No controller was active in time: a change may have been carried out by one that was."""
+    """No controller was active in time. One that was active before may have carried out the change."""
 
     retryable = True
     outcome_unknown = True
 
 
 class NoLeader(ClientError):
-    """No member of a Raft group led in time: nothing has happened."""
+    """A Raft group had no leader in time. Nothing was changed."""
 
     retryable = True
 
 
 class OutcomeUnknown(ClientError):
-    """An append to a Raft group may have happened, or may yet."""
+    """An append to a Raft group was not answered. The entry may be in its log, or get there later."""
 
     outcome_unknown = True
 
 
 def code_name(code: int) -> str:
-    """A response code for people: `TOPIC_NOT_EXIST (17)`."""
+    """A response code with its name: `TOPIC_NOT_EXIST (17)`."""
     try:
         return f"{ResponseCode(code).name} ({code})"
     except ValueError:

@@ -1,4 +1,4 @@
-"""Take messages of lite topics: as many small topics of one parent as a client likes, each read in its order.
+"""Receive messages of lite topics: any number of small topics below one parent topic, each read in order.
 
     async with Producer("host:9876") as producer:
         await producer.send(Message("chats", b"hello", lite_topic="room-17"))
@@ -8,9 +8,10 @@
             print(message.lite_topic, message.body)
             await consumer.ack(message)
 
-A lite topic needs no creating: the parent has `message.type=LITE`, the group `lite.bind.topic=<parent>`. What a client
-reads it tells each broker, again every SYNC_INTERVAL_MS, and whenever it asks one that may have forgotten. Of each lite
-topic one batch at a time is out in the group, until all of it is acknowledged or `invisible_ms` is over.
+A lite topic need not be created. Its parent has `message.type=LITE`, the group `lite.bind.topic=<parent>`. A client
+tells each broker which lite topics it reads: at the start, every SYNC_INTERVAL_MS, and when a broker may have
+forgotten. The group gets one batch of a lite topic at a time, until all of it is acknowledged or `invisible_ms` is
+over.
 """
 
 from __future__ import annotations
@@ -51,34 +52,36 @@ NO_RETRY = "0"
 
 
 class Begin:
-    """Where a group begins in lite topics that it subscribes to."""
+    """Where a group begins in lite topics to which it subscribes."""
 
     @staticmethod
     def first() -> OffsetOption:
-        """With the first message that there is."""
+        """With the first message that the broker has."""
         return OffsetOption(lite.POLICY, lite.POLICY_MIN)
 
     @staticmethod
     def next() -> OffsetOption:
-        """With the next one that is sent."""
+        """With the next message that is sent."""
         return OffsetOption(lite.POLICY, lite.POLICY_MAX)
 
     @staticmethod
     def back(count: int) -> OffsetOption:
-        """So many before where the group is; one that is new in a lite topic begins as if nothing was said."""
+        """This number of messages before the group's offset. A group that is new in a lite topic begins as by
+        default."""
         return OffsetOption(lite.TAIL_N, count)
 
     @staticmethod
     def offset(offset: int) -> OffsetOption:
-        """At this place of each."""
+        """At this offset of each lite topic."""
         return OffsetOption(lite.OFFSET, offset)
 
 
 class LiteConsumer(PopConsumer):
-    """Receives messages of lite topics of one parent for one group; receiving and what follows is `PopConsumer`'s.
+    """Receives messages of one parent's lite topics for one group. `receive`, `ack` and so on are those of
+    `PopConsumer`.
 
-    `lite_topics`: those to read from the start; None: all of the parent, which needs a group with
-    `lite.sub.wildcard=true`. A message's `lite_topic` says which it came of.
+    `lite_topics`: the names to read from the start. None: all lite topics of the parent, which needs a group with
+    `lite.sub.wildcard=true`. Each message has the name of its lite topic in `lite_topic`.
     """
 
     def __init__(
@@ -108,13 +111,13 @@ class LiteConsumer(PopConsumer):
 
     @property
     def lite_topics(self) -> list[str] | None:
-        """The names of the lite topics that it reads; None: all of the parent."""
+        """The names of the lite topics that it reads. None: all of the parent."""
         return None if self._reads_all else list(self._names)
 
     # ---- lifecycle ----
 
     async def start(self) -> None:
-        """Tell the brokers what we read. NoRoute when there is no such parent, ServerRefused when we may not."""
+        """Subscribe at the brokers. `NoRoute` if there is no such parent, `ServerRefused` if the group may not."""
         if self._started:
             return
         await super().start()
@@ -128,7 +131,7 @@ class LiteConsumer(PopConsumer):
         self._sync = self.session.spawn(self.session.every(SYNC_INTERVAL_MS, self._tell_all), "lite topics")
 
     async def stop(self) -> None:
-        """Tell the brokers that we read nothing any more, and close the connections."""
+        """Unsubscribe at the brokers, and close the connections."""
         if not self._started:
             return
         self.session.readers.pop(self.client_id, None)
@@ -145,17 +148,17 @@ class LiteConsumer(PopConsumer):
     # ---- what is read ----
 
     async def subscribe(self, *names: str, begin: OffsetOption | None = None) -> None:
-        """Read these lite topics, too. `begin`: where the group begins in them (`Begin`); None: where it was, a new one
-        with the first message that there is, or with the last, where the broker has more than it keeps in memory.
+        """Also read these lite topics. `begin`: where the group begins in them (`Begin`). None: at its offset; a group
+        without one begins with the first message, or with the last if the broker has more than it keeps in memory.
 
-        ServerRefused when the brokers allow no more (2018), or the group may not (604); another ClientError when one of
-        them is not there and can't be told of `begin`.
+        `ServerRefused` if the brokers allow no more lite topics (2018), or the group may not (604). Another
+        `ClientError` if a broker can't be reached to set `begin`.
         """
         await self._partially(lite.PARTIAL_ADD, names, begin)
         self._names |= dict.fromkeys(names)
 
     async def unsubscribe(self, *names: str) -> None:
-        """Read these lite topics no longer."""
+        """Stop reading these lite topics."""
         await self._partially(lite.PARTIAL_REMOVE, names, None)
         for name in names:
             self._names.pop(name, None)
@@ -244,7 +247,7 @@ class LiteConsumer(PopConsumer):
         return PoppedMessage(replace(one, reconsume_times=int(popped_before)), broker, handle, name)
 
     async def ack_all(self, messages: Iterable[PoppedMessage]) -> None:
-        """The messages are consumed: a request for each."""
+        """Acknowledge messages, with one request for each."""
         for message in messages:
             await self.ack(message)
 

@@ -1,4 +1,4 @@
-"""Messages to send and received ones, queues, results."""
+"""Messages to send, received messages, queues, results of sends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OWN_NAMES = {
 
 
 class MessageQueue(NamedTuple):
-    """One queue of a topic: `queue_id` counts from 0 on each broker."""
+    """One queue of a topic. `queue_id` counts from 0 on each broker."""
 
     topic: str
     broker_name: str
@@ -54,37 +54,36 @@ class Message:
     """A message to send: `Message("orders", b"…", tag="paid", keys="order-17")`."""
 
     topic: str
-    """The topic that it is sent to."""
+    """The topic to send it to."""
     body: bytes
-    """What is sent: at least one byte, by default at most 4 MiB."""
+    """The content: at least one byte, by default at most 4 MiB."""
     tag: str | None = None
-    """What consumers filter by; one at most."""
+    """At most one word that consumers can filter by."""
     keys: str | Sequence[str] = ()
-    """What operators find it by, such as an order's number: one, or several."""
+    """One or several words to find the message by later, such as an order's number. A key has no spaces."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Names and values of your own, texts that are not empty."""
+    """Names and values of your own, strings that are not empty."""
     delay_level: int = 0
-    """1 to 18: deliver it after the delay of this level (1 s, 5 s, 10 s, 30 s, 1 to 10 min, 20 min, 30 min, 1 h, 2 h by
-    default)."""
+    """1 to 18: deliver it after the delay of this level (by default 1 s, 5 s, 10 s, 30 s, 1 to 10 min, 20 min, 30 min,
+    1 h, 2 h)."""
     flag: int = 0
-    """A number that travels along untouched."""
+    """A number that brokers pass on unchanged."""
     wait_stored: bool = True
-    """Wait for the disk or the slaves, where the broker is set to."""
+    """Whether the acknowledgement waits for flush and replication, if the broker is configured to wait."""
     delay_ms: int = 0
-    """Deliver it so long after the broker has it: not before, and up to a second later; at most three days by
-    default."""
+    """Deliver it this time after the broker got it, or up to a second later. By default at most three days."""
     deliver_at_ms: int = 0
-    """The same as a moment: milliseconds since 1970, by the broker's clock. Only one of the three delays may be
-    given."""
+    """Deliver it at this time of the broker's clock, in milliseconds since 1970. Set only one of `delay_level`,
+    `delay_ms` and `deliver_at_ms`."""
     priority: int | None = None
-    """0 or more: the number of the queue that the broker puts it into, the highest at most. Pops of a topic with
-    message.type=PRIORITY look at the highest first. Not for messages in order, in batches, in transactions or with a
-    delay."""
+    """The queue that the broker puts it into: 0 or more, limited to the highest queue. In a topic with
+    message.type=PRIORITY, pops look at the highest queue first. Not for messages in order, in batches, in transactions
+    or with a delay."""
     lite_topic: str = ""
-    """The lite topic that it goes to, of a `topic` with message.type=LITE (`LiteConsumer`)."""
+    """The lite topic to send it to; `topic` is its parent, with message.type=LITE (`LiteConsumer`)."""
 
     def __post_init__(self) -> None:
-        """`InvalidMessage` for an argument of another type, where the mistake is made and not where it is sent."""
+        """Raise `InvalidMessage` for an argument of a wrong type: here, and not only when the message is sent."""
         if not isinstance(self.topic, str):
             raise InvalidMessage(f"message for {self.topic!r}: the topic is {_a(self.topic)}; give a str")
         if not isinstance(self.body, bytes | bytearray | memoryview):
@@ -114,11 +113,11 @@ class Message:
 
     @property
     def delayed(self) -> bool:
-        """Is it to be delivered later, in whichever way?"""
+        """Whether it has a delay of any kind."""
         return bool(self.delay_level or self.delay_ms or self.deliver_at_ms)
 
     def encode_properties(self, unique_key: str) -> str:
-        """The properties in the form of the wire; `InvalidMessage` for what could not be read back."""
+        """The properties as they are sent. Raises `InvalidMessage` for names or values that could not be read back."""
         parts = [f"UNIQ_KEY\x01{unique_key}\x02WAIT\x01{'true' if self.wait_stored else 'false'}\x02"]
         if self.tag:
             parts.append(f"TAGS\x01{_clean('tag', self.tag)}\x02")
@@ -145,7 +144,7 @@ class Message:
         return "".join(parts)
 
     def check(self, max_body_bytes: int = MAX_BODY_BYTES) -> None:
-        """Raise `InvalidMessage` for what every broker refuses."""
+        """Raise `InvalidMessage` if every broker would refuse the message."""
         check_topic(self.topic)
         if not self.body:
             raise InvalidMessage(f"message for {self.topic}: the body is empty; a body has at least one byte")
@@ -228,12 +227,16 @@ def _clean(what: str, text: str) -> str:
 
 
 class SendStatus(IntEnum):
-    """How safely a message was stored; it is stored in each of these cases."""
+    """How safely a message was stored. It is stored in each of these cases."""
 
     SEND_OK = 0
+    """As safely as the broker's mode promises."""
     FLUSH_DISK_TIMEOUT = 10
+    """Not flushed to the disk in time."""
     SLAVE_NOT_AVAILABLE = 11
+    """No slave, or too few of them, could take it."""
     FLUSH_SLAVE_TIMEOUT = 12
+    """Not replicated in time."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -243,30 +246,31 @@ class SendResult:
     status: SendStatus
     """How safely it was stored."""
     msg_id: str
-    """The id that the client gave it; the same through all retries of consumers."""
+    """The id that the client gave it. It stays the same when the message is delivered again."""
     offset_msg_id: str
-    """The broker's id, which names the place in its log."""
+    """The broker's id, which contains its address and the position in its log."""
     queue: MessageQueue
-    """The queue that it stands in."""
+    """The queue in which it is stored."""
     queue_offset: int
-    """Its place there."""
+    """Its offset in this queue."""
     transaction_id: str = ""
-    """Of a half message: what the broker knows its transaction by."""
+    """The id of the transaction, if it is a half message."""
     recall_handle: str = ""
-    """By what `Producer.recall` takes back a message with `delay_ms` or `deliver_at_ms`; empty: it can't be."""
+    """The argument of `Producer.recall`, for a message with `delay_ms` or `deliver_at_ms`. Empty: no recall."""
 
 
 class Decoder(Protocol[T_co]):
-    """What reads a value out of a body: a `Serializer`, or any object with `loads`."""
+    """Reads a value from a body: a `Serializer`, or any object with `loads`."""
 
     def loads(self, data: bytes, /) -> T_co: ...
 
 
 class ReceivedMessage:
-    """A message that was stored: what was sent, and where and when it was stored.
+    """A message from a broker: what was sent, and where and when it was stored.
 
-    `topic` is the topic it was sent to, also when it came back through a retry queue; `queue` is where it
-    was read from, `queue_offset` its place there. Times are milliseconds since 1970.
+    `topic` is the topic to which it was sent, even if it was delivered again from a retry topic. `queue` and
+    `queue_offset` say where it was read. `reconsume_times` is the number of earlier deliveries that failed. Times are
+    milliseconds since 1970.
     """
 
     __slots__ = ("_body", "_delta", "queue", "reconsume_times", "record", "topic")
@@ -288,14 +292,14 @@ class ReceivedMessage:
 
     @property
     def body(self) -> bytes:
-        """The body as it was sent; inflated when it travelled compressed."""
+        """The body as it was sent; decompressed if the client compressed it."""
         if self._body is None:
             record = self.record
             self._body = compression.decompress(record.body, record.sys_flag, MAX_UNPACKED_BYTES)
         return self._body
 
     def decode(self, serializer: Decoder[T]) -> T:
-        """The value in the body, by a serializer (`perseid.client.serializers`); InvalidBody when it can't read it."""
+        """The value in the body, read by a serializer (`perseid.client.serializers`). `InvalidBody` if that fails."""
         try:
             return serializer.loads(self.body)
         except Exception as error:  # each format has its own
@@ -305,7 +309,7 @@ class ReceivedMessage:
 
     @property
     def properties(self) -> dict[str, str]:
-        """All properties, the sender's and those of the brokers."""
+        """All properties, those of the sender and those of the brokers."""
         return self.record.props
 
     @property
@@ -320,22 +324,22 @@ class ReceivedMessage:
 
     @property
     def msg_id(self) -> str:
-        """The id that the sender's client gave it; the same through all retries."""
+        """The id that the sender's client gave it. It stays the same when the message is delivered again."""
         return self.record.props.get("UNIQ_KEY") or self.record.msg_id
 
     @property
     def offset_msg_id(self) -> str:
-        """The id that names the place in the broker's log."""
+        """The broker's id, which contains its address and the position in its log."""
         return self.record.msg_id
 
     @property
     def queue_offset(self) -> int:
-        """The place in its queue."""
+        """Its offset in `queue`."""
         return self.record.queue_offset + self._delta
 
     @property
     def physical_offset(self) -> int:
-        """The place in the broker's commit log."""
+        """Its position in the broker's commit log, in bytes."""
         return self.record.physical_offset
 
     @property

@@ -1,4 +1,4 @@
-"""Send many messages fast and in order: messages of one key go to one queue, in the order of the calls.
+"""Send many messages fast and in order: messages with one key go to one queue, in the order of the calls.
 
 Each queue has a sender, with one batch in flight at a time:
 
@@ -12,12 +12,12 @@ Each queue has a sender, with one batch in flight at a time:
                            all that the sender holds fails
 
 Guarantees:
-- Nothing overtakes the batch in flight: the messages of a queue are first stored in the order in which they
-  were given. A batch whose answer was lost is stored twice; the copies carry the same `msg_id`.
-- When a message fails for good, what was given after it for its queue fails too: the messages stored are always
-  a prefix.
-- The queues of a topic are those that it had at the first message: a key keeps its queue while the producer
-  lives, also while a broker is away or when queues are added.
+- Nothing overtakes the batch in flight: the messages of a queue are stored in the order in which they were sent. A
+  batch whose answer was lost may be stored twice; the copies have the same `msg_id`.
+- If a message fails for good, all later messages that the producer holds for its queue fail too, so no stored message
+  follows a gap.
+- The queues of a topic are those that it had at the first message. A key keeps its queue as long as the producer
+  runs, also if a broker is down or queues are added.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ class _Topic:
 
 
 class OrderedProducer(Client):
-    """Streams messages in order: `await producer.put(message, key)` many times, then `await producer.flush()`.
+    """Sends many messages in order: call `await producer.put(message, key)` for each, then `await producer.flush()`.
 
-    `put()` waits while the buffers are full, `send()` never waits and gives a future for the result.
+    `put()` waits while the buffer is full. `send()` never waits, and returns a future for the result.
     """
 
     def __init__(
@@ -142,12 +142,12 @@ class OrderedProducer(Client):
     # ---- lifecycle ----
 
     async def start(self) -> None:
-        """Get ready to send; connections are opened when first needed."""
+        """Start the client; connections are opened when first needed."""
         await self._producer.start()
         self._loop = asyncio.get_running_loop()
 
     async def stop(self, *, flush: bool = True) -> None:
-        """Send what is buffered (unless `flush=False`), then close; raises as `flush()` does."""
+        """Send the buffered messages (unless `flush=False`), then close. Raises as `flush()` does."""
         if self._loop is None:
             return
         try:
@@ -172,7 +172,7 @@ class OrderedProducer(Client):
     # ---- sending ----
 
     def send(self, message: Message, key: str) -> asyncio.Future[SendResult]:
-        """Take a message and give a future for its result; `BufferFull` when too much waits already."""
+        """Buffer a message, and return a future for its result. `BufferFull` if the buffer is full."""
         if self._buffer.full:
             raise BufferFull(f"{self._buffer}: await some results, or use `await put(…)`, which waits for room")
         future: asyncio.Future[SendResult] = self._running().create_future()
@@ -180,7 +180,7 @@ class OrderedProducer(Client):
         return future
 
     async def put(self, message: Message, key: str) -> None:
-        """Take a message, after waiting for room; whether it was stored tells `flush()`."""
+        """Wait for room, and buffer a message. `flush()` raises if it was not stored."""
         self._since_yield += 1
         if self._since_yield >= YIELD_EVERY:
             self._since_yield = 0
@@ -190,7 +190,8 @@ class OrderedProducer(Client):
         self._accept(message, key, None)
 
     async def flush(self) -> None:
-        """Wait until nothing is left to be acknowledged; `SendFailed` if a `put()` message failed since last time."""
+        """Wait until all messages are acknowledged. `SendFailed` if one from `put()` failed since the last
+        `flush()`."""
         self._running()
         await self._buffer.empty()
         if self._error is not None:
@@ -199,12 +200,12 @@ class OrderedProducer(Client):
 
     @property
     def unacknowledged(self) -> int:
-        """Messages taken but not acknowledged yet."""
+        """The number of messages that are not acknowledged yet."""
         return self._buffer.messages
 
     @property
     def metrics(self) -> ProducerMetrics:
-        """What this producer has counted until now, in a copy."""
+        """A copy of this producer's counts."""
         senders = [sender for topic in self._topics.values() for sender in topic.senders or ()]
         in_flight = sum(len(sender.in_flight) for sender in senders)
         return self._counts.snapshot(

@@ -5,9 +5,9 @@
             charge(message.body)
             await consumer.ack(message)
 
-The members of a group share all queues without a rebalance: who asks gets what nobody else has. What is received is
-invisible to the others for `invisible_ms`; what is not acknowledged by then comes again, to anyone, with
-`reconsume_times` one higher. At least once, as ever: an acknowledgement that comes late does not take the message back.
+The members of a group share all queues without a rebalance: each `receive` gets messages that no other member has. They
+are invisible to the others for `invisible_ms`. A message that is not acknowledged by then is delivered again, to any
+member, with `reconsume_times` one higher. Delivery is at least once: a late acknowledgement does not stop that.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ _NOTHING = (ResponseCode.PULL_NOT_FOUND, ResponseCode.POLLING_FULL, ResponseCode
 
 
 class PoppedMessage(ReceivedMessage):
-    """A message that is ours for a while. `handle` names this delivery of it, `lite_topic` the lite topic that it was
-    popped of (`LiteConsumer`)."""
+    """A received message that is invisible to others for a limited time. `handle` identifies this delivery of it,
+    `lite_topic` is its lite topic (`LiteConsumer`)."""
 
     __slots__ = ("handle", "lite_topic")
 
@@ -78,7 +78,8 @@ class PopConsumer(Client):
     """Receives messages of one topic for one group.
 
     `expression` filters by tags (`"a || b"`) or by `Sql("price > 5")`. `from_where` says where a new group begins:
-    "first" or "last". `session` shares connections with other clients, or has TLS.
+    "first" or "last". `options`, or their names as keywords: `PopOptions`. `session` shares connections with other
+    clients of this process.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class PopConsumer(Client):
     # ---- lifecycle ----
 
     async def start(self) -> None:
-        """Get ready; connections are opened when first needed."""
+        """Start the client; connections are opened when first needed."""
         if not self._started:
             await self.session.start()
             try:
@@ -127,7 +128,7 @@ class PopConsumer(Client):
             self._started = True
 
     async def stop(self) -> None:
-        """Close the connections. Messages that were received and not acknowledged come again."""
+        """Close the connections. Messages that were received and not acknowledged are delivered again."""
         if self._started:
             self._started = False
             for task in self._pops.values():
@@ -139,16 +140,17 @@ class PopConsumer(Client):
 
     @property
     def metrics(self) -> ConsumerMetrics:
-        """What this consumer has counted until now, in a copy."""
+        """A copy of this consumer's counts."""
         now = self._counts.in_flight
         return self._counts.snapshot(in_flight=now, buffered=0, lag=0, connections=self.session.connections.count)
 
     # ---- receiving ----
 
     async def receive(self, max_messages: int = pop.MAX_MESSAGES, timeout_ms: int = WAIT_MS) -> list[PoppedMessage]:
-        """Messages, as soon as there are some, at most `max_messages` (32) of each broker; [] when none came in time.
+        """Messages, as soon as there are some: at most `max_messages` (32) of each broker, [] if none came in time.
 
-        A topic that does not exist yet is waited for. ServerRefused or another ClientError: no broker could answer.
+        It waits for a topic that does not exist yet. `ServerRefused` or another `ClientError` if no broker could
+        answer.
         """
         started = now_ms()
         try:
@@ -274,7 +276,7 @@ class PopConsumer(Client):
     # ---- what becomes of a message ----
 
     async def ack(self, message: PoppedMessage) -> None:
-        """The message is consumed. ServerRefused when the broker does not have it any more."""
+        """Acknowledge a message: it is consumed. `ServerRefused` if the broker no longer has it."""
         handle = message.handle
         header = AckMessageRequest(
             consumer_group=self.group, topic=self._real_topic(handle), queue_id=handle.queue_id,
@@ -285,7 +287,7 @@ class PopConsumer(Client):
         self._counts.acknowledged += 1
 
     async def ack_all(self, messages: Iterable[PoppedMessage]) -> None:
-        """The messages are consumed: one request for each broker."""
+        """Acknowledge messages, with one request for each broker."""
         by_broker: dict[str, dict[Handle, list[int]]] = {}
         for message in messages:
             batches = by_broker.setdefault(message.queue.broker_name, {})
@@ -304,8 +306,8 @@ class PopConsumer(Client):
             self._counts.acknowledged += sum(map(len, batches.values()))
 
     async def change_invisible(self, message: PoppedMessage, invisible_ms: int) -> PoppedMessage:
-        """The message is ours until `invisible_ms` from now on, under the new handle that comes back. ServerRefused
-        (208) when it is not ours any more."""
+        """Keep a message invisible to others for `invisible_ms` from now on. Acknowledge the returned message, which
+        has a new handle. `ServerRefused` (208) if the message was already visible again."""
         handle = message.handle
         header = ChangeInvisibleTimeRequest(
             consumer_group=self.group, topic=self._real_topic(handle), queue_id=handle.queue_id,
@@ -329,8 +331,8 @@ class PopConsumer(Client):
     async def run(
         self, handle: Callable[[PoppedMessage], Awaitable[None]], *, concurrency: int = pop.MAX_MESSAGES
     ) -> None:
-        """Receive for ever, and let `handle` have each message, `concurrency` at a time: acknowledged when it returns;
-        when it raises, the message comes again. Ends when it is cancelled."""
+        """Receive messages until it is cancelled, and call `handle` for each, `concurrency` at a time. A message is
+        acknowledged when `handle` returns, and delivered again when it raises."""
         busy: dict[asyncio.Task[None], None] = {}
         try:
             while True:

@@ -1,9 +1,8 @@
 """Send messages: one by one or in batches, to any queue or to one of your choice.
 
-A send goes to the next queue in turn. What can be tried again (no connection, no answer, and the
-original's retry codes) is tried up to `retries` times more, on another broker where there is one, within
-`timeout_ms` for all attempts together. So a message can be stored twice when an answer was lost: both
-copies carry the same `msg_id`.
+A send goes to the next queue in turn. After an error that a retry may cure (no connection, no answer, or one of
+RocketMQ's retry codes) it is retried up to `retries` times, on another broker if there is one. `timeout_ms` limits all
+attempts together. If an answer was lost, a message can be stored twice: both copies have the same `msg_id`.
 """
 
 from __future__ import annotations
@@ -174,7 +173,7 @@ class Producer(Client):
     # ---- lifecycle ----
 
     async def start(self) -> None:
-        """Get ready to send; connections are opened when first needed."""
+        """Start the client; connections are opened when first needed."""
         if not self._started:
             await self.session.start()
             try:
@@ -187,7 +186,7 @@ class Producer(Client):
             self._started = True
 
     async def stop(self) -> None:
-        """Send what is collected, leave the group and close the connections (unless the session is shared)."""
+        """Send collected messages, leave the group, and close the connections (unless the session is shared)."""
         try:
             if self._batcher is not None:
                 await self._batcher.close()
@@ -209,7 +208,7 @@ class Producer(Client):
 
     @property
     def metrics(self) -> ProducerMetrics:
-        """What this producer has counted until now, in a copy."""
+        """A copy of this producer's counts."""
         collected = 0 if self._batcher is None else self._batcher.collected
         return self._counts.snapshot(
             in_flight=self._counts.in_flight, buffered=collected, connections=self.session.connections.count
@@ -228,11 +227,12 @@ class Producer(Client):
     ) -> SendResult:
         """Send one message and wait until a broker has stored it.
 
-        `queue` sends to that queue, `key` always to the same queue for the same key (as long as the
-        topic's queues stay the same), `selector` to the one it picks; such sends are tried again on the
-        same queue only by `OrderedProducer`, here not at all (as in the original).
+        `queue` chooses the queue. `key` chooses always the same queue for the same key, as long as the topic's queues
+        stay the same. `selector` is a function that chooses one of the topic's queues. With any of them the send is not
+        retried, as in RocketMQ; `OrderedProducer` retries on the same queue.
 
-        With `linger_ms`, it leaves in a batch with others (`perseid.client.batching`), unless it has a `timeout_ms`.
+        With `linger_ms`, it is sent in a batch with others (`perseid.client.batching`), unless it has a `timeout_ms`.
+        `SendFailed` or another `ClientError` if no broker acknowledged it.
         """
         self._check_started()
         if queue is not None or key is not None or selector is not None:
@@ -243,9 +243,9 @@ class Producer(Client):
         return (await self._send(self.pack(message), queue, chosen, timeout_ms))[0]
 
     async def flush(self) -> None:
-        """Send what `linger_ms` has collected at once, and wait until it is acknowledged or has failed.
+        """Send the messages that `linger_ms` has collected at once, and wait until each is acknowledged or has failed.
 
-        Each `send()` raises its own error.
+        Errors are raised by the messages' own `send()`.
         """
         self._check_started()
         if self._batcher is not None:
@@ -264,9 +264,9 @@ class Producer(Client):
         key: str | None = None,
         timeout_ms: int | None = None,
     ) -> list[SendResult]:
-        """Send several messages of one topic as one: they get consecutive places in one queue.
+        """Send several messages of one topic together: they get consecutive offsets in one queue.
 
-        All together must not exceed the limit of one body; delays are not possible. Returns one result a
+        All bodies together must not exceed `max_body_bytes`. Delays are not possible. Returns one result for each
         message, in order.
         """
         self._check_started()
@@ -275,7 +275,7 @@ class Producer(Client):
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, key: str | None = None
     ) -> None:
-        """Send without waiting for an answer: fast, and whether it was stored stays unknown."""
+        """Send without waiting for an answer. This is fast, but you don't learn whether the message was stored."""
         self._check_started()
         if queue is not None or key is not None:
             message.check_no_priority("a message for a queue of the sender's choice")
@@ -296,7 +296,7 @@ class Producer(Client):
         self.end_calls(packed)
 
     async def request(self, message: Message, *, timeout_ms: int = REQUEST_TIMEOUT_MS) -> ReceivedMessage:
-        """Send one message and wait for its consumer's reply; `NoReply` when none comes in time."""
+        """Send one message and wait for its consumer's reply. `NoReply` if none comes in time."""
         self._check_started()
         return await request_reply.request(self, message, timeout_ms)
 
@@ -310,7 +310,7 @@ class Producer(Client):
         properties: Mapping[str, str] | None = None,
         timeout_ms: int = REPLY_TIMEOUT_MS,
     ) -> SendResult:
-        """Answer a message that was sent by `request`, and wait until the requester has the reply.
+        """Reply to a message that was sent with `request`, and wait until the requester has the reply.
 
         `InvalidMessage` for a message that asks for none; `ServerRefused` when the requester is gone.
         """
@@ -325,10 +325,11 @@ class Producer(Client):
         return set((await self._route(topic)).clusters.values())
 
     async def recall(self, topic: str, recall_handle: str, *, timeout_ms: int | None = None) -> str:
-        """Take back a message that has a time of its own, before that time; its `msg_id`.
+        """Take back a message with `delay_ms` or `deliver_at_ms` before its time. Returns its `msg_id`.
 
-        `recall_handle` is that of its `SendResult`. The broker promises not to deliver it, and does not know whether it
-        is still there. `ServerRefused` when its time has come, or the broker allows no recalls (recallMessageEnable).
+        `recall_handle` is that of its `SendResult`. The broker promises not to deliver the message; it does not check
+        whether the message exists. `ServerRefused` if the time has come, or the broker allows no recalls
+        (recallMessageEnable).
         """
         self._check_started()
         broker_name = _broker_of(recall_handle)
@@ -344,7 +345,7 @@ class Producer(Client):
         return header_of(answer, RecallMessageResponse).msg_id
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues that a send to `topic` can go to now."""
+        """The queues to which a message of `topic` can be sent now. `NoRoute` if there are none."""
         self._check_started()
         queues = (await self._route(topic)).write_queues()
         if not queues:

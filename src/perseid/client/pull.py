@@ -1,8 +1,8 @@
 """Read queues at your own pace: assign queues, seek, poll, commit.
 
-Nothing is shared out among a group's members here: you say which queues you read. Each assigned queue is
-read ahead in the background (one pull in flight, at most `buffer_messages` and `buffer_bytes` waiting), so
-that `poll()` mostly finds messages at hand. Messages of one queue come in the order of their offsets.
+You choose the queues; they are not shared among the members of a group. Each assigned queue is read ahead in the
+background (one pull in flight, at most `buffer_messages` and `buffer_bytes` in the buffer), so `poll()` mostly finds
+messages at once. Messages of one queue come in the order of their offsets.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class _Assigned:
 class PullConsumer(Client):
     """Reads the queues that you assign: `async with PullConsumer("host:9876", "my-group") as consumer: …`.
 
-    `expression` filters by tags (`"a || b"`) or by `Sql("price > 5")`. `from_where` says where a queue is
-    begun for which the group has committed nothing: "first" or "last". `session` shares connections with other clients
-    of this process.
+    `expression` filters by tags (`"a || b"`) or by `Sql("price > 5")`. `from_where` says where to begin in a queue for
+    which the group has committed nothing: "first" or "last". `options`, or their names as keywords: `PullOptions`.
+    `session` shares connections with other clients of this process.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class PullConsumer(Client):
             self._started = True
 
     async def stop(self) -> None:
-        """Stop reading and close the connections; commits nothing by itself."""
+        """Stop reading and close the connections. It does not commit."""
         if self._started:
             self._started = False
             self.assign([])
@@ -123,7 +123,7 @@ class PullConsumer(Client):
     # ---- which queues ----
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """All readable queues of a topic; `NoRoute` when there is no such topic."""
+        """All readable queues of a topic. `NoRoute` if there is no such topic."""
         self.session.check_running("PullConsumer")
         queues = (await self.session.routes.get(topic)).read_queues()
         if not queues:
@@ -131,13 +131,13 @@ class PullConsumer(Client):
         return queues
 
     async def check_expression(self, topic: str) -> None:
-        """Let the topic's brokers read the SQL expression; ClientError when one does not take it."""
+        """Let the topic's brokers check the SQL expression. `ClientError` if one of them refuses it."""
         subscription = self._subscription(topic)
         if subscription.kind != "TAG":
             await self._puller.check(subscription, await self.session.routes.get(topic))
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Read exactly these queues from now on; queues that stay keep their position."""
+        """Read exactly these queues from now on. Queues that were assigned before keep their position."""
         wanted = {MessageQueue(*queue) for queue in queues}
         if wanted:
             self.session.check_running("PullConsumer")
@@ -150,7 +150,7 @@ class PullConsumer(Client):
         self._turn = deque(self._assigned)
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on at `offset` in an assigned queue; what was read ahead is dropped."""
+        """Continue at `offset` in an assigned queue. Messages that were read ahead are dropped."""
         assigned = self._of(queue)
         if assigned.task is not None:
             assigned.task.cancel()
@@ -159,16 +159,16 @@ class PullConsumer(Client):
         self._begin(assigned)
 
     def position(self, queue: MessageQueue) -> int | None:
-        """The offset after the last message that `poll()` gave out; None before the first one is known."""
+        """The offset after the last message that `poll()` returned. None before the first offset is known."""
         return self._of(queue).position
 
     # ---- reading ----
 
     async def poll(self, max_messages: int = 500, timeout_ms: int = 1000) -> list[ReceivedMessage]:
-        """The next messages of the assigned queues, at least one unless `timeout_ms` passes without any.
+        """The next messages of the assigned queues: at least one, or an empty list after `timeout_ms`.
 
-        Queues take turns; messages of one queue are in order. What the broker refused for good (no such
-        group, an expression it can't read) is raised here.
+        Queues take turns; messages of one queue are in order. A pull that the broker refused for good (no such group,
+        an invalid expression) raises its error here.
         """
         if not self._hooks.hear_of_receives:
             return await self._poll(max_messages, timeout_ms)
@@ -207,7 +207,7 @@ class PullConsumer(Client):
     async def pull(
         self, queue: MessageQueue, offset: int, max_messages: int = READ_BATCH, *, hold_ms: int = 0
     ) -> PullResult:
-        """One pull of any queue, assigned or not, from `offset` on; nothing is buffered or remembered."""
+        """Pull once from any queue, assigned or not, from `offset` on. Nothing is buffered, no position changes."""
         self.session.check_running("PullConsumer")
         started = now_ms()
         try:
@@ -224,7 +224,7 @@ class PullConsumer(Client):
     async def read(
         self, queue: MessageQueue, start: int, end: int, *, max_messages: int = READ_BATCH
     ) -> AsyncGenerator[list[ReceivedMessage]]:
-        """All messages of a queue with start ≤ offset < end, in lists, in order; one pull is always under way.
+        """All messages of a queue with start ≤ offset < end, in order, in lists. The next pull is always in flight.
 
         Ends early when the queue ends before `end`. When the broker has already deleted the beginning, the
         first message has a higher offset than `start`: compare with `min_offset()`.
@@ -251,8 +251,8 @@ class PullConsumer(Client):
         return await self._puller.address(queue)
 
     async def is_compacted(self, queue: MessageQueue) -> bool:
-        """Whether the queue's topic keeps of each key the last message alone (`cleanup.policy` COMPACTION), so that
-        offsets are missing, and messages stand before `min_offset()`. ServerRefused by brokers that don't tell."""
+        """Whether the queue's topic keeps only the last message of each key (`cleanup.policy` COMPACTION). Then offsets
+        are missing, and there are messages before `min_offset()`. `ServerRefused` by brokers that don't tell."""
         self.session.check_running("PullConsumer")
         header = GetTopicConfigRequest(topic=queue.topic)
         answer = await self.session.connections.ask(await self.address(queue), RequestCode.GET_TOPIC_CONFIG, header)
@@ -261,27 +261,28 @@ class PullConsumer(Client):
     # ---- offsets ----
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The oldest offset that can still be read."""
+        """The oldest offset of a queue that can still be read."""
         self.session.check_running("PullConsumer")
         return await self._offsets.min(queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """One more than the newest offset."""
+        """The offset after the newest message of a queue."""
         self.session.check_running("PullConsumer")
         return await self._offsets.max(queue)
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int, *, upper: bool = False) -> int:
-        """The first offset stored at or after a time; with `upper` the last one at or before it."""
+        """The offset of the first message stored at or after a time (milliseconds since 1970). With `upper`, of the
+        last one at or before it."""
         self.session.check_running("PullConsumer")
         return await self._offsets.at_time(queue, timestamp_ms, upper=upper)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """The offset that this group has committed for a queue; None: none."""
+        """The offset that this group has committed for a queue, or None."""
         self.session.check_running("PullConsumer")
         return await self._offsets.committed(self.group, queue, zero_if_young=False)
 
     async def commit(self, queue: MessageQueue | None = None, offset: int | None = None) -> None:
-        """Commit for this group: `offset` of `queue`, or what `poll()` has given out (of all assigned queues).
+        """Commit for this group: `offset` of `queue`, or of all assigned queues the messages that `poll()` returned.
 
         The offset is that of the next message to read.
         """
@@ -296,7 +297,7 @@ class PullConsumer(Client):
 
     @property
     def metrics(self) -> ConsumerMetrics:
-        """What this consumer has counted until now, in a copy."""
+        """A copy of this consumer's counts."""
         assigned = self._assigned.values()
         return self._counts.snapshot(
             in_flight=0,

@@ -9,13 +9,13 @@
                             v
                           comes again: as after a handler that failed (`perseid.client.consumer`)
 
-- At least once: a message is done when the loop asks for the next one.
-- An exception that leaves the loop fails its message. It comes again after a pause, and after `max_reconsume_times`
-  goes to the dead letters.
-- `break` inside `async with`, or a cancelled task: the message of that moment is not committed. It comes again at once
-  to the next consumer of the group. Call `consumer.done(message)` before `break` if its work is done.
-- Several tasks can loop over one consumer: each message goes to one of them, and up to `concurrency` are out at a time.
-  In ordered modes, at most one of each queue.
+- At least once: a message is consumed when the loop asks for the next one.
+- If an exception leaves the loop, its message has failed. It is delivered again after a pause, and goes to the dead
+  letters after `max_reconsume_times` retries.
+- `break` inside `async with`, or a cancelled task: the current message is not committed. The next consumer of the group
+  gets it again at once. Call `consumer.done(message)` before `break` if its work is done.
+- Several tasks can loop over one consumer. Each message goes to one of them; up to `concurrency` messages are in work
+  at a time, and in ordered modes at most one of each queue.
 - A loop ends when the consumer is stopped.
 """
 
@@ -57,9 +57,9 @@ class _Delivery:
 
 
 class Consumer(PushConsumer):
-    """Messages of some topics, shared with the rest of the group: `async for message in consumer`.
+    """Gives the messages of some topics, shared with its consumer group: `async for message in consumer`.
 
-    Takes what `PushConsumer` takes, except the handler. `options.limits` bounds what is buffered of each queue.
+    Takes the arguments of `PushConsumer`, except the handler. `options.limits` limits the buffer of each queue.
     """
 
     def __init__(
@@ -95,14 +95,14 @@ class Consumer(PushConsumer):
     # ---- lifecycle ----
 
     async def start(self) -> None:
-        """Join the group and begin to buffer messages; a topic that does not exist yet is waited for."""
+        """Join the group and begin to buffer messages. It waits for topics that do not exist yet."""
         self._ended = False
         await super().start()
 
     async def stop(self, *, patience_ms: int = STOP_PATIENCE_MS) -> None:
-        """Leave the group: other tasks may finish their messages within `patience_ms`, then their loops end.
+        """Let other tasks finish their messages within `patience_ms`, end their loops, and leave the group.
 
-        A message that the calling task has not finished is not committed: it comes again.
+        A message that the calling task has not finished is not committed: it is delivered again.
         """
         self._ended = True
         self._changed.set()
@@ -187,11 +187,11 @@ class Consumer(PushConsumer):
         self._fail(delivery, error)
 
     def done(self, message: ReceivedMessage) -> None:
-        """The message needs no more work, before its loop asks for the next one: to be called before `break`."""
+        """Count the message as consumed, before the loop asks for the next one. Call it before `break`."""
         self._settle(self._delivery(message), SUCCESS, None)
 
     def retry_later(self, message: ReceivedMessage, *, delay_level: int = 0, after_ms: int = 0) -> None:
-        """Have the message again later, and go on with the loop. The pause is as with `RetryLater`."""
+        """Get the message again later, and continue the loop. The arguments are those of `RetryLater`."""
         later = RetryLater("the loop wants it later", delay_level=delay_level, after_ms=after_ms)
         self._settle(self._delivery(message), FAILED, later)
 

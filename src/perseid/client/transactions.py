@@ -3,16 +3,17 @@
     async with TransactionProducer("host:9876", "orders-tx", check) as producer:
         result = await producer.send_in_transaction(message, lambda half: save(order))
 
-1. The message is stored as a *half*: no consumer sees it.
-2. Your local transaction runs, and says COMMIT, ROLLBACK or UNKNOWN.
-3. The broker is told: it delivers the half, or drops it.
+1. The broker stores the message as a *half message*: no consumer sees it.
+2. Your local transaction runs, and returns COMMIT, ROLLBACK or UNKNOWN.
+3. The producer tells the broker, which delivers the half message, or drops it.
 
-If the broker does not hear (UNKNOWN, a crash, a lost connection), it asks any producer of the group, again and again
-until it is told: `check` is called with the message, and must find out from what is durable on your side, as the
-process that began may be another one. After too many questions the half is set aside (`transactionCheckMax`).
+If the broker does not hear the outcome (UNKNOWN, a crash, a lost connection), it asks any producer of the group, and
+repeats this until it gets an answer. `check` is called with the message, and must answer from durable data, such as
+your database, because another process may have begun the transaction. After `transactionCheckMax` unanswered checks
+the half message is set aside.
 
-At least once: a message whose acknowledgement was lost is stored twice, as with every producer, and a master that dies
-between a commit and its own note of it asks and delivers again. Both copies carry the same `msg_id`.
+At least once: a message whose acknowledgement was lost may be stored twice, as with every producer. A master that
+dies between a commit and its record of it asks and delivers again. Both copies have the same `msg_id`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ OWN_PROPERTIES = (props.TRAN_MSG, props.PGROUP)
 
 
 class TransactionState(IntEnum):
-    """The outcome of a local transaction. UNKNOWN: it is not known yet, the broker is to ask later."""
+    """The outcome of a local transaction. UNKNOWN: it is not known yet, and the broker shall ask later."""
 
     UNKNOWN = 0
     COMMIT = SYS_TRANSACTION_COMMIT
@@ -62,14 +63,14 @@ class TransactionState(IntEnum):
 
 @dataclass(slots=True, frozen=True)
 class TransactionResult:
-    """A transaction that was sent: its half message and its decision."""
+    """The result of a transaction: its half message and its outcome."""
 
     half: SendResult
     """Where the half message was stored."""
     state: TransactionState
-    """What the local transaction said."""
+    """What the local transaction returned."""
     told: bool
-    """Whether the broker has acknowledged the decision. If not, it is not lost: the broker asks."""
+    """Whether the broker has acknowledged the outcome. If not, nothing is lost: the broker asks for it."""
 
 
 Local = Callable[[SendResult], "TransactionState | Awaitable[TransactionState]"]
@@ -77,11 +78,12 @@ Check = Callable[[ReceivedMessage], "TransactionState | Awaitable[TransactionSta
 
 
 class TransactionProducer(Producer):
-    """A `Producer` that sends in transactions, too.
+    """A `Producer` that also sends in transactions.
 
-    `check(message)` says what became of a transaction that a broker asks about; a plain function runs in a thread, an
-    `async def` on the event loop. All producers of one group must be able to answer for each other. `topics`: their
-    brokers are told of us from the start on, so that they can ask what an earlier life left open.
+    `check(message)` returns the outcome of a transaction for which a broker asks. A plain function runs in a thread, an
+    `async def` on the event loop. All producers of one group must be able to answer for each other. With `topics`, the
+    producer registers with the brokers of these topics at the start, so that they can ask about transactions that an
+    earlier process left open.
     """
 
     def __init__(
@@ -109,7 +111,7 @@ class TransactionProducer(Producer):
     # ---- lifecycle ----
 
     async def start(self) -> None:
-        """Get ready to send, and to be asked."""
+        """Start the client, and answer brokers that ask for outcomes."""
         if self._started:
             return
         checkers = self.session.checkers
@@ -131,7 +133,7 @@ class TransactionProducer(Producer):
             raise
 
     async def stop(self) -> None:
-        """Leave the group: what is open is asked of its other members."""
+        """Leave the group. Brokers ask its other members about open transactions."""
         if not self._started:
             return
         self.session.checkers.pop(self.group, None)
@@ -151,12 +153,13 @@ class TransactionProducer(Producer):
         key: str | None = None,
         timeout_ms: int | None = None,
     ) -> TransactionResult:
-        """Store a half, run `local` with its result, and tell the broker what `local` said.
+        """Store a half message, run `local` with its result, and tell the broker the outcome that `local` returns.
 
         `queue` and `key` choose the queue of the message as in `Producer.send`.
 
-        A half that is stored less safely than the mode promises (`half.status`) is rolled back, and `local` does not
-        run. An exception of `local` is raised here; the half stays open then, and the broker asks.
+        If the half message is stored less safely than the broker's mode promises (`half.status`), it is rolled back,
+        and `local` does not run. An exception of `local` is raised here; then the transaction stays open, and the
+        broker asks for its outcome.
         """
         half = await self.begin(message, queue=queue, key=key, timeout_ms=timeout_ms)
         if half.status is not SendStatus.SEND_OK:
@@ -172,14 +175,15 @@ class TransactionProducer(Producer):
         key: str | None = None,
         timeout_ms: int | None = None,
     ) -> SendResult:
-        """Store a half, for `end`. Its message can't be delayed. `queue` and `key` as in `Producer.send`."""
+        """Store a half message; `end` takes the result. It can't be delayed. `queue` and `key` as in
+        `Producer.send`."""
         self._check_started()
         return (await self._send(self.pack_half(message), queue, by_key(key), timeout_ms))[0]
 
     async def end(
         self, half: SendResult, state: TransactionState, *, timeout_ms: int | None = None
     ) -> TransactionResult:
-        """Tell the broker what became of a half. UNKNOWN tells nothing: the broker asks."""
+        """Tell the broker the outcome of a transaction. With UNKNOWN the broker asks later."""
         self._check_started()
         if state is TransactionState.UNKNOWN:
             return TransactionResult(half, state, told=False)
