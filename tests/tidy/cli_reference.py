@@ -29,12 +29,12 @@ INTRODUCTION = f"""\
 
 All commands of `perseid`, as `perseid COMMAND --help` shows them. `-h` is short for `--help`, everywhere.
 
-- **Exit codes**: 0 when it was done, 1 when it failed, 2 for a command line that can't be read, 130 after Ctrl-C.
-  Commands that have others name them below.
+- **Exit codes**: 0 success, 1 failure, 2 a mistake in the command line, 130 Ctrl-C.
+  Other exit codes are named below, with their commands.
 - **Output**: results on stdout, everything else on stderr. With `--json` a result is JSON.
-- **Addresses**: `--namesrv` takes one name server or several, `host:port;host:port`. Without it the variable
-  `NAMESRV_ADDR` counts, then 127.0.0.1:9876.
-- **Users and TLS** are told before the command: `perseid --credentials FILE --tls topic list`.
+- **Addresses**: `--namesrv` takes one name server or several, `host:port;host:port`. Default: the variable
+  `NAMESRV_ADDR`, else 127.0.0.1:9876.
+- **Users and TLS** are options before the command: `perseid --credentials FILE --tls topic list`.
 """
 HEAD = ("| option | takes | default | what |", "|---|---|---|---|")
 ARGUMENTS = ("| argument | what |", "|---|---|")

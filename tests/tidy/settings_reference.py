@@ -18,16 +18,16 @@ INTRODUCTION = f"""\
 
 <!-- made by: {COMMAND} -->
 
-All settings of name servers, brokers, controllers and members of DLedger groups. They stand in a properties file as
-RocketMQ's, `key=value` a line, or in TOML (`listenPort` or `listen_port`); the file is named with `-c`:
+All settings of name servers, brokers, controllers and members of DLedger groups. Write them into a properties file
+like RocketMQ's, with `key=value` on each line, or a TOML file (`listenPort` or `listen_port`). `-c` names the file:
 
 ```
 perseid broker -c broker.conf
 ```
 
 - Keys and defaults are RocketMQ's, except for those that are marked *ours*: RocketMQ has no such key, and ignores it.
-- **At run time**: a running node follows a change (`mqadmin updateBrokerConfig` and so on), and keeps it in its file.
-  The others need a restart.
+- **At run time**: a running node follows a change (`mqadmin updateBrokerConfig` and so on), and writes it to its file.
+  Other settings need a restart.
 - A value that can't be read, or is outside its limits, stops the start with one line that names file, line and key.
 - `perseid settings NAME` prints the same in a terminal, `perseid settings --json` for programs.
   `perseid broker -p -c FILE` prints what a node would run with.

@@ -25,9 +25,9 @@ INTRODUCTION = f"""\
 
 <!-- made by: {COMMAND} -->
 
-Options of the source and the sink `perseid`, of the source `perseid-log`, and of the jobs that have many. Names of
-options may be written in any case. An unknown one is an error that names the nearest. How they are
-used: [Spark](../spark.md).
+Options of the source and the sink `perseid`, the source `perseid-log`, and the jobs `archive` and `replay`. The case
+of their names does not matter. An unknown option is an error that names the nearest one. How to use
+them: [Spark](../spark.md).
 """
 HEAD = ("| option | default | takes | effect |", "|---|---|---|---|")
 JOB_HEAD = ("| field | flag | default | effect |", "|---|---|---|---|")

@@ -48,7 +48,11 @@ class Where:
 
     broker: Annotated[
         list[str] | None,
-        typer.Option("--broker", "-b", help="Only this broker, host:port; repeatable. Without: all, slaves too."),
+        typer.Option(
+            "--broker",
+            "-b",
+            help="Only this broker, host:port; may be repeated. Default: all brokers, including slaves.",
+        ),
     ] = None
     cluster: Annotated[str | None, typer.Option("--cluster", "-c", help="Only this cluster's brokers.")] = None
     namesrv: Namesrv = DEFAULT_NAMESRV
@@ -80,9 +84,7 @@ def at_brokers(where: Where, work: Callable[[Admin, str], Awaitable[T]]) -> Answ
     return run(everywhere(), where.namesrv)
 
 
-def one_at_brokers(
-    where: Where, ask: Callable[[Admin, str], Awaitable[T | None]], missing: str
-) -> Answers[list[T]]:
+def one_at_brokers(where: Where, ask: Callable[[Admin, str], Awaitable[T | None]], missing: str) -> Answers[list[T]]:
     """What each of the brokers has of one thing: a list of it, or of nothing. Refused with `missing` when none has it,
     and each could be asked."""
 

@@ -29,7 +29,7 @@ from perseid.client.access import policy
 from perseid.security.policies import ALLOW, CUSTOM, DEFAULT, DENY, USER, Action
 from perseid.wire.users import AclInfo, PolicyEntryInfo, PolicyInfo
 
-acl_app = typer.Typer(help="Create, change, explain and look at what users may do.", no_args_is_help=True)
+acl_app = typer.Typer(help="Create, change, delete, show and explain the permissions of users.", no_args_is_help=True)
 
 ACTIONS = {action.value.lower(): action.value for action in Action}
 RESOURCE_TYPES = frozenset(("topic", "group", "cluster"))
@@ -37,9 +37,7 @@ RESOURCE_TYPES = frozenset(("topic", "group", "cluster"))
 Setting = Callable[[Admin, str, Sequence[PolicyInfo], str], Awaitable[None]]
 """A method of Admin's: policies of a user, at a broker."""
 User = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]
-IsDefault = Annotated[
-    bool, typer.Option("--default", help="A default policy: it counts where no custom one matches.")
-]
+IsDefault = Annotated[bool, typer.Option("--default", help="A default policy: it applies if no custom policy matches.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,9 @@ class PolicyOptions:
         list[str],
         typer.Option("--action", "-a", help="Pub, Sub, Create, Update, Delete, Get, List, All. Repeatable, a,b."),
     ]
-    deny: Annotated[bool, typer.Option("--deny", help="Forbid it; of two that are equally exact, that wins.")] = False
+    deny: Annotated[
+        bool, typer.Option("--deny", help="Deny it. Of two equally specific policies, the denying one wins.")
+    ] = False
     source_ip: Annotated[
         list[str] | None,
         typer.Option("--source-ip", "-i", help="Only from this address or range (10.0.0.0/8). Repeatable, a,b."),
@@ -104,7 +104,7 @@ def register(admin: typer.Typer) -> None:
 @acl_app.command()
 @flattened
 def create(*, user: User, options: PolicyOptions, where: Where) -> None:
-    """Permit (or forbid) something to a user, besides what it has; what it has for the same resource is replaced."""
+    """Add policies to a user, which allow or deny something. A policy for the same resource is replaced."""
 
     _give(user, options, where, Admin.create_acl)
 
@@ -112,7 +112,7 @@ def create(*, user: User, options: PolicyOptions, where: Where) -> None:
 @acl_app.command()
 @flattened
 def update(*, user: User, options: PolicyOptions, where: Where) -> None:
-    """Replace what a user may do with these resources; for others all stays."""
+    """Replace a user's policies for these resources. Policies for others stay."""
 
     _give(user, options, where, Admin.update_acl)
 
@@ -132,7 +132,7 @@ def delete(
     *,
     user: User,
     resource: Annotated[
-        str | None, typer.Option("--resource", "-r", help="Only what it has for this one. Without: all that it has.")
+        str | None, typer.Option("--resource", "-r", help="Only the policies for this resource. Default: all.")
     ] = None,
     is_default: IsDefault = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
@@ -152,7 +152,7 @@ def delete(
 @acl_app.command()
 @flattened
 def get(*, user: User, where: Where) -> None:
-    """Show what a user may do."""
+    """Show a user's policies."""
     missing = f"{user} has no policies; only a Super user may do anything then\n  perseid admin acl create {user}"
     _show(where, one_at_brokers(where, lambda admin, address: admin.acl(user, address), missing))
 
@@ -161,13 +161,13 @@ def get(*, user: User, where: Where) -> None:
 @flattened
 def list_acls(
     *,
-    user: Annotated[str | None, typer.Option("--user", help="Only of users with this in their names.")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="Only of users with this text in their names.")] = None,
     resource: Annotated[
-        str | None, typer.Option("--resource", "-r", help="Only for resources with this in their names.")
+        str | None, typer.Option("--resource", "-r", help="Only for resources with this text in their names.")
     ] = None,
     where: Where,
 ) -> None:
-    """List what users may do."""
+    """List the policies of users."""
 
     async def work(admin: Admin, address: str) -> list[AclInfo]:
         return await admin.acls(address, subject_part=user, resource_part=resource)

@@ -38,10 +38,12 @@ def import_acl(
     paths: Annotated[
         list[Path], typer.Argument(metavar="PATH...", help="plain_acl.yml, or a folder of such files: conf/acl.")
     ],
-    apply: Annotated[bool, typer.Option("--apply", help="Create them. Without: show what would be created.")] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Create them. Default: only show what would be created.")
+    ] = False,
     where: Where,
 ) -> None:
-    """Make users and policies of ACL 1.0's files. Users that are there stay as they are."""
+    """Create users and policies from the files of ACL 1.0. Existing users stay as they are."""
     found = convert([(str(file), _parsed(file)) for path in paths for file in _files(path)])
     if not found.accounts:
         refuse("no account is in these files" + "".join(f"\n  {note}" for note in found.notes))
@@ -81,9 +83,7 @@ async def _create(admin: Admin, address: str, account: Account) -> str:
 def _show(found: Converted, *, as_json: bool) -> None:
     acls = [AclInfo(subject_of(one.username), list(one.policies)) for one in found.accounts]
     if as_json:
-        users = [
-            {**acl_json(acl), "type": one.user_type} for acl, one in zip(acls, found.accounts, strict=True)
-        ]
+        users = [{**acl_json(acl), "type": one.user_type} for acl, one in zip(acls, found.accounts, strict=True)]
         typer.echo(json.dumps({"users": users, "notes": found.notes}))
         return
     table = Table("user", "type", "password")
@@ -129,7 +129,7 @@ def explain(
     user: User,
     resource: Annotated[str, typer.Option("--resource", "-r", help="Topic:NAME, Group:NAME or Cluster:NAME.")],
     action: Annotated[str, typer.Option("--action", "-a", help="Pub, Sub, Create, Update, Delete, Get or List.")],
-    source_ip: Annotated[str, typer.Option("--source-ip", "-i", help="From where.")] = "127.0.0.1",
+    source_ip: Annotated[str, typer.Option("--source-ip", "-i", help="The address of the client.")] = "127.0.0.1",
     where: Where,
 ) -> None:
     """Say which policy decides whether a user may do something, at each broker; exit code 1 if it may not."""

@@ -21,10 +21,10 @@ from perseid.client import Admin, SlaveStatus
 from perseid.client.dledger import DLedgerClient, MemberStatus
 from perseid.raft import terms
 
-Peers = Annotated[str, typer.Option(help="All members, id-host:port;id-host:port;…, as each of them has it.")]
+Peers = Annotated[str, typer.Option(help="All members, id-host:port;id-host:port;…, as in their configuration.")]
 GroupName = Annotated[str, typer.Option(help="The group's name.")]
 
-admin_app = typer.Typer(help="Look after topics, groups, messages and brokers.", no_args_is_help=True)
+admin_app = typer.Typer(help="Administer topics, groups, messages, users and brokers.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
 
 @admin_app.command()
 def ha_status(
-    broker: Annotated[list[str] | None, typer.Option(help="Only this broker's; may be repeated.")] = None,
+    broker: Annotated[list[str] | None, typer.Option(help="Only the slaves of this broker; may be repeated.")] = None,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
@@ -68,7 +68,7 @@ def ha_status(
 
 @admin_app.command()
 def raft_status(peers: Peers, group: GroupName = "default", as_json: AsJson = False) -> None:
-    """The leader of a Raft group, and how far each member is; exit code 1 when there is no leader."""
+    """The leader of a Raft group, and the log end of each member. Exit code 1: there is no leader."""
 
     async def work() -> list[MemberStatus]:
         async with DLedgerClient(peers, group=group) as client:
@@ -93,12 +93,12 @@ def raft_status(peers: Peers, group: GroupName = "default", as_json: AsJson = Fa
 
 @admin_app.command()
 def raft_term(
-    folder: Annotated[Path, typer.Argument(help="The folder of a member that does not run: …/dledger-n0.")],
-    term: Annotated[int | None, typer.Option("--set", help="Give it this term, in which it has not voted.")] = None,
+    folder: Annotated[Path, typer.Argument(help="The folder of a stopped member: …/dledger-n0.")],
+    term: Annotated[int | None, typer.Option("--set", help="Set this term, in which the member has not voted.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The term of a stopped member, and that of its last entry. When no election can follow on it: stop all members,
-    and give all of them one term, above those of all their last entries."""
+    """Show the term of a stopped member, and that of its last entry. If its group can't elect a leader any more, stop
+    all members, and set one term in all of them, above the terms of all their last entries."""
     try:
         if not folder.expanduser().is_dir():
             raise StoreError("there is no such folder")
@@ -119,10 +119,10 @@ def raft_term(
 @admin_app.command()
 def raft_transfer(
     peers: Peers,
-    to: Annotated[str, typer.Option(help="The id of the member that is to lead.")],
+    to: Annotated[str, typer.Option(help="The id of the new leader.")],
     group: GroupName = "default",
 ) -> None:
-    """Let another member lead; it has to be nearly as far as the leader."""
+    """Make another member the leader. Its log must be nearly complete."""
 
     async def work() -> None:
         async with DLedgerClient(peers, group=group) as client:

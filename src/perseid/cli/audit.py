@@ -29,15 +29,19 @@ def register(admin: typer.Typer) -> None:
 
 def audit(
     store: Annotated[Path, typer.Argument(help="The broker's storePathRootDir, or its auditLogPath.")],
-    user: Annotated[str | None, typer.Option("--user", "-u", help="Only what this user asked for.")] = None,
-    address: Annotated[str | None, typer.Option("--from", help="Only from addresses that begin so.")] = None,
-    code: Annotated[str | None, typer.Option(help="Only this request, as AUTH_CREATE_USER.")] = None,
-    about: Annotated[str | None, typer.Option(help="Only with this in a resource or a field, as a topic.")] = None,
-    refused: Annotated[bool, typer.Option("--refused", help="Only what was refused.")] = False,
-    last: Annotated[int, typer.Option("--last", min=1, max=MOST, help="So many lines at the most.")] = LAST,
+    user: Annotated[str | None, typer.Option("--user", "-u", help="Only requests of this user.")] = None,
+    address: Annotated[
+        str | None, typer.Option("--from", help="Only requests from addresses with this beginning.")
+    ] = None,
+    code: Annotated[str | None, typer.Option(help="Only requests with this code, such as AUTH_CREATE_USER.")] = None,
+    about: Annotated[
+        str | None, typer.Option(help="Only requests with this text in a resource or field, such as a topic.")
+    ] = None,
+    refused: Annotated[bool, typer.Option("--refused", help="Only refused requests.")] = False,
+    last: Annotated[int, typer.Option("--last", min=1, max=MOST, help="The number of lines, at most.")] = LAST,
     as_json: AsJson = False,
 ) -> None:
-    """Who asked a broker for what, and whether it was allowed: the last lines of its audit log."""
+    """The last lines of a broker's audit log: which user made which request, and whether it was allowed."""
 
     def wanted(line: Line) -> bool:
         return (

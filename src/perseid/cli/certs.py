@@ -10,8 +10,8 @@ import typer
 from perseid.app import certs
 from perseid.security.certificates import AUTHORITY_DAYS, DAYS
 
-Folder = Annotated[Path, typer.Option(help="Where the files are; made when it is missing.")]
-Name = Annotated[str, typer.Argument(help="Of its owner: the files' name, and what servers call a client by.")]
+Folder = Annotated[Path, typer.Option(help="Folder of the files; created if it is missing.")]
+Name = Annotated[str, typer.Argument(help="The owner's name, in the certificate and in the names of the files.")]
 
 app = typer.Typer(help="Make a CA, and certificates for servers and clients.", no_args_is_help=True)
 
@@ -24,10 +24,10 @@ def register(parent: typer.Typer) -> None:
 @app.command()
 def ca(
     folder: Folder,
-    name: Annotated[str, typer.Option(help="Its name in certificates.")] = "Perseid CA",
-    days: Annotated[int, typer.Option(min=1, help="Valid for so long.")] = AUTHORITY_DAYS,
+    name: Annotated[str, typer.Option(help="The CA's name in certificates.")] = "Perseid CA",
+    days: Annotated[int, typer.Option(min=1, help="Days for which it is valid.")] = AUTHORITY_DAYS,
 ) -> None:
-    """Make a CA: ca.pem, which all are given, and ca.key, which makes certificates and stays here."""
+    """Make a CA: ca.pem, for all servers and clients, and ca.key, which signs certificates and must stay secret."""
     typer.echo(certs.make_authority(folder, name, days))
 
 
@@ -35,10 +35,10 @@ def ca(
 def server(
     name: Name,
     folder: Folder,
-    host: Annotated[list[str], typer.Option(help="A name or address by which clients dial it; may be repeated.")],
-    days: Annotated[int, typer.Option(min=1, help="Valid for so long.")] = DAYS,
+    host: Annotated[list[str], typer.Option(help="A host name or address at which clients reach it; may be repeated.")],
+    days: Annotated[int, typer.Option(min=1, help="Days for which it is valid.")] = DAYS,
 ) -> None:
-    """Make a server's certificate, or renew it: NAME.pem and NAME.key. It is good to dial other nodes with, too."""
+    """Make or renew a server's certificate: NAME.pem and NAME.key. It is also valid for connections to other nodes."""
     typer.echo(certs.make(folder, name, host, days))
 
 
@@ -46,7 +46,7 @@ def server(
 def client(
     name: Name,
     folder: Folder,
-    days: Annotated[int, typer.Option(min=1, help="Valid for so long.")] = DAYS,
+    days: Annotated[int, typer.Option(min=1, help="Days for which it is valid.")] = DAYS,
 ) -> None:
-    """Make a client's certificate, or renew it: NAME.pem and NAME.key."""
+    """Make or renew a client's certificate: NAME.pem and NAME.key."""
     typer.echo(certs.make(folder, name, (), days))

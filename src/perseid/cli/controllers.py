@@ -20,11 +20,14 @@ from perseid.wire.codes import ResponseCode
 T = TypeVar("T")
 DEFAULT_CONTROLLERS = "127.0.0.1:9878"
 Controllers = Annotated[
-    str, typer.Option("--controllers", "-a", envvar="CONTROLLER_ADDR", help="Some or all of them, host:port;host:port.")
+    str,
+    typer.Option("--controllers", "-a", envvar="CONTROLLER_ADDR", help="Some or all controllers, host:port;host:port."),
 ]
 Brokers = Annotated[
     list[str] | None,
-    typer.Option("--broker", "-b", help="Only this broker set; repeatable. Without: all that the name server knows."),
+    typer.Option(
+        "--broker", "-b", help="Only this broker set; may be repeated. Default: all that the name server knows."
+    ),
 ]
 BrokerName = Annotated[str, typer.Option("--broker", "-b", help="The broker set's name.")]
 Cluster = Annotated[str | None, typer.Option("--cluster", "-c", help="Only this cluster's broker sets.")]
@@ -89,7 +92,7 @@ def sync_state_set(
 ) -> None:
     """Master, in-sync and live replicas of each broker set, as the controllers see them (getSyncStateSet).
 
-    Exit code 1 when a set has no master that is alive.
+    Exit code 1: a set has no live master.
     """
 
     async def work() -> tuple[list[str], list[ReplicaSet]]:
@@ -126,7 +129,7 @@ def broker_epoch(
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
-    """The epochs of each replica's log, from where to where (getBrokerEpoch); replicas that disagree are marked."""
+    """The epochs of each replica's log, with their offsets (getBrokerEpoch). Replicas that differ are marked."""
 
     async def work() -> tuple[list[BrokerEpochs], list[str]]:
         names = await _names(namesrv, broker, cluster)
@@ -167,12 +170,12 @@ def broker_epoch(
 
 def elect_master(
     broker: BrokerName,
-    to: Annotated[int, typer.Option("--to", min=1, help="The id of the replica that is to be master.")],
+    to: Annotated[int, typer.Option("--to", min=1, help="The broker id of the new master.")],
     cluster: Annotated[str, typer.Option("--cluster", "-c", help="The cluster's name.")] = "",
     controllers: Controllers = DEFAULT_CONTROLLERS,
     as_json: AsJson = False,
 ) -> None:
-    """Make another replica the master (electMaster); it has to be alive and in sync."""
+    """Make another replica the master (electMaster). It must be alive and in sync."""
 
     async def work() -> Elected:
         async with ControllerClient(controllers) as client:
@@ -187,7 +190,7 @@ def elect_master(
 
 
 def controller_metadata(controllers: Controllers = DEFAULT_CONTROLLERS, as_json: AsJson = False) -> None:
-    """Which controllers there are, and which one is active (getControllerMetaData); exit code 1 when none is."""
+    """All controllers, and which one is active (getControllerMetaData). Exit code 1: none is active."""
 
     async def work() -> list[ControllerStatus]:
         async with ControllerClient(controllers) as client:
@@ -219,7 +222,7 @@ def controller_config(
     controllers: Controllers = DEFAULT_CONTROLLERS,
     as_json: AsJson = False,
 ) -> None:
-    """The settings of each controller that is named (getControllerConfig)."""
+    """The settings of each named controller (getControllerConfig)."""
 
     async def work() -> dict[str, dict[str, str]]:
         async with ControllerClient(controllers) as client:
@@ -242,11 +245,11 @@ def controller_config(
 
 
 def update_controller_config(
-    settings: Annotated[list[str], typer.Argument(help="name=value, as in the controller's file.")],
+    settings: Annotated[list[str], typer.Argument(help="name=value, as in the controller's configuration file.")],
     controllers: Controllers = DEFAULT_CONTROLLERS,
     as_json: AsJson = False,
 ) -> None:
-    """Change settings of each controller that is named, while it runs (updateControllerConfig)."""
+    """Change settings of each named controller while it runs (updateControllerConfig)."""
     wanted: dict[str, str] = {}
     for text in settings:
         name, equals, value = text.partition("=")
@@ -268,17 +271,19 @@ def update_controller_config(
 def clean_broker_metadata(
     broker: BrokerName,
     broker_id: Annotated[
-        list[int] | None, typer.Option("--id", min=1, help="Only this replica, which has to be dead; may be repeated.")
+        list[int] | None, typer.Option("--id", min=1, help="Only this replica, which must be down; may be repeated.")
     ] = None,
     cluster: Cluster = None,
-    living: Annotated[bool, typer.Option("--living", help="All of the set, alive or not; --id has no effect.")] = False,
+    living: Annotated[
+        bool, typer.Option("--living", help="All replicas of the set, alive or not; --id has no effect.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
     controllers: Controllers = DEFAULT_CONTROLLERS,
     as_json: AsJson = False,
 ) -> None:
-    """Make the controllers forget replicas that will not come back (cleanBrokerMetadata).
+    """Remove replicas that will not come back from the controllers' metadata (cleanBrokerMetadata).
 
-    A replica that is forgotten can't be elected, and has to be wiped before it comes back.
+    A removed replica can't be elected. Its folder must be emptied before it comes back.
     """
     ids = sorted(broker_id or ())
     which = "all replicas, alive or not" if living else f"replica {', '.join(map(str, ids))}" if ids else "all replicas"

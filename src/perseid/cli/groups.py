@@ -37,7 +37,7 @@ def register(admin: typer.Typer) -> None:
 
 
 def topics(
-    everything: Annotated[bool, typer.Option("--all", help="The system's own topics too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also system topics.")] = False,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
@@ -97,11 +97,11 @@ async def _connections(admin: Admin, group: str) -> ConsumerConnection:
 
 
 def groups(
-    everything: Annotated[bool, typer.Option("--all", help="The system's own groups too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also system groups.")] = False,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
-    """All consumer groups: their members, how they consume, and how many messages they have not consumed yet."""
+    """All consumer groups: their members, how they consume, and their lag."""
 
     async def work() -> list[_GroupRow]:
         async with Admin(namesrv) as admin:
@@ -135,9 +135,9 @@ def groups(
 
 def create_group(
     group: Group,
-    retries: Annotated[int, typer.Option(min=-1, help="How often a message is tried again.")] = 16,
-    broadcast: Annotated[bool, typer.Option("--broadcast/--no-broadcast", help="May consume in broadcast.")] = True,
-    disabled: Annotated[bool, typer.Option("--disabled", help="Its pulls are refused.")] = False,
+    retries: Annotated[int, typer.Option(min=-1, help="How often a message is retried.")] = 16,
+    broadcast: Annotated[bool, typer.Option("--broadcast/--no-broadcast", help="Allow broadcast consumption.")] = True,
+    disabled: Annotated[bool, typer.Option("--disabled", help="Refuse the group's pulls.")] = False,
     namesrv: Namesrv = DEFAULT_NAMESRV,
 ) -> None:
     """Create a consumer group, or change it, on all masters."""
@@ -158,7 +158,7 @@ def create_group(
 
 def delete_group(
     group: Group,
-    offsets: Annotated[bool, typer.Option("--offsets", help="Forget what it has committed, too.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Also delete its committed offsets.")] = False,
     namesrv: Namesrv = DEFAULT_NAMESRV,
 ) -> None:
     """Delete a consumer group's settings."""
@@ -180,7 +180,7 @@ def lag(
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
-    """How far a group is with each queue."""
+    """The group's offset and lag in each queue."""
 
     async def work() -> list[QueueLag]:
         async with Admin(namesrv) as admin:
@@ -216,7 +216,7 @@ def reset_offset(
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
-    """Let a group go on elsewhere; its consumers take it up with their next pull."""
+    """Set a group's offsets. Its consumers continue there with their next pull."""
     where = _broker_queue(topic, queue) if queue is not None else None
     if where is not None and not to.isdigit():
         raise typer.BadParameter(f"--to {to!r}: with --queue it is an offset")
@@ -241,11 +241,11 @@ def reset_offset(
 
 def clone_offset(
     source: Annotated[str, typer.Argument(help="The group whose offsets are copied.")],
-    target: Annotated[str, typer.Argument(help="The group that goes on there.")],
+    target: Annotated[str, typer.Argument(help="The group that gets them.")],
     topic: Annotated[str | None, typer.Option("--topic", "-t", help="Only in this topic.")] = None,
     namesrv: Namesrv = DEFAULT_NAMESRV,
 ) -> None:
-    """Let a group go on where another one is."""
+    """Copy the offsets of one group to another."""
 
     async def work() -> list[QueueLag]:
         async with Admin(namesrv) as admin:
@@ -290,11 +290,13 @@ def connections(group: Group, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: AsJso
 
 def consumer(
     group: Group,
-    client: Annotated[str | None, typer.Option("--client", help="Its client id; without: each of the group.")] = None,
+    client: Annotated[
+        str | None, typer.Option("--client", help="A client id. Default: all consumers of the group.")
+    ] = None,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
-    """The state of a group's consumers, by their own account: queues, buffered messages, rates."""
+    """The state that a group's consumers report: queues, buffered messages, rates."""
 
     async def work() -> dict[str, ConsumerRunningInfo]:
         async with Admin(namesrv) as admin:
@@ -342,12 +344,12 @@ def _running(info: ConsumerRunningInfo) -> dict[str, Any]:
 
 
 def message(
-    msg_id: Annotated[str, typer.Argument(help="The id of a place in a log (32 or 56 hex digits), or a client's id.")],
-    topic: Annotated[str, typer.Option("--topic", "-t", help="The topic: needed for a client's id.")] = "",
+    msg_id: Annotated[str, typer.Argument(help="The broker's message id (32 or 56 hex digits), or the client's.")],
+    topic: Annotated[str, typer.Option("--topic", "-t", help="The topic; needed with the client's id.")] = "",
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
-    """One message by its id, whole."""
+    """Show one message by its id, with its properties and body."""
 
     async def work() -> list[ReceivedMessage]:
         async with Admin(namesrv) as admin:
@@ -362,14 +364,14 @@ def message(
 
 def messages(
     topic: Topic,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="Those with this key, by the index.")] = None,
-    queue: Annotated[str | None, typer.Option("--queue", "-q", help="Those of a queue: BROKER:NUMBER.")] = None,
-    offset: Annotated[int, typer.Option("--offset", "-o", min=0, help="With --queue: from here on.")] = 0,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Messages with this key, from the index.")] = None,
+    queue: Annotated[str | None, typer.Option("--queue", "-q", help="Messages of this queue: BROKER:NUMBER.")] = None,
+    offset: Annotated[int, typer.Option("--offset", "-o", min=0, help="With --queue: the first offset.")] = 0,
     count: Annotated[int, typer.Option("--count", "-c", min=1, max=10_000, help="At most so many.")] = 32,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
-    """Messages of a topic by key, or by queue and offset. Exit code 4: there is none."""
+    """Show messages of a topic by key, or by queue and offset. Exit code 4: there are none."""
     if (key is None) == (queue is None):
         raise typer.BadParameter("say --key, or --queue with --offset")
     where = _broker_queue(topic, queue) if queue is not None else None
@@ -459,4 +461,3 @@ def _broker_queue(topic: str, text: str) -> MessageQueue:
     if not broker or not number.isdigit():
         raise typer.BadParameter(f"--queue {text!r}: write BROKER:NUMBER, like broker-a:0")
     return MessageQueue(topic, broker, int(number))
-

@@ -19,25 +19,25 @@ FAILED = 1
 COMMANDS = {
     "perseid.cli.servers": {
         "namesrv": "Run a name server until SIGTERM or Ctrl-C.",
-        "broker": "Run a broker, or several of one configuration, until SIGTERM or Ctrl-C.",
-        "up": "Run a name server and a broker in one process; prints one line when sends are accepted.",
-        "dledger": "Run a member of a Raft group, a log for others to append to, until SIGTERM or Ctrl-C.",
+        "broker": "Run a broker, or several with one configuration, until SIGTERM or Ctrl-C.",
+        "up": "Run a name server and a broker in one process. Prints one line when the broker accepts messages.",
+        "dledger": "Run a member of a DLedger (Raft) group, a replicated log without broker, until SIGTERM or Ctrl-C.",
         "controller": "Run a controller, a member of the group that elects the masters of broker sets, until SIGTERM"
         " or Ctrl-C.",
     },
     "perseid.cli.messages": {
-        "send": "Send messages; exit code 0 means that brokers have stored all of them.",
-        "consume": "Print the messages of a topic, queue by queue in order; the end is what is there when it begins.",
+        "send": "Send messages. Exit code 0: brokers have stored all of them.",
+        "consume": "Print the messages that a topic has now, queue by queue, in order.",
     },
-    "perseid.cli.topics": {"topic": "Create, delete and look at topics."},
-    "perseid.cli.admin": {"admin": "Look after topics, groups, messages and brokers."},
+    "perseid.cli.topics": {"topic": "Create, change, delete and show topics."},
+    "perseid.cli.admin": {"admin": "Administer topics, groups, messages, users and brokers."},
     "perseid.cli.settings": {
-        "settings": "Say what settings do: default, unit, limits, and whether a running node follows a change.",
+        "settings": "Explain settings: effect, default, unit, limits, and whether a running node follows changes.",
     },
-    "perseid.cli.verify": {"verify": "Hold a cluster to its acknowledgements."},
+    "perseid.cli.verify": {"verify": "Check that a cluster keeps all messages that it has acknowledged."},
     "perseid.cli.spark": {"spark": "Jobs on Spark, over topics and store folders."},
     "perseid.cli.sim": {
-        "sim": "Play brokers, controllers or Raft groups with their clients, in virtual time, under faults drawn from"
+        "sim": "Simulate brokers, controllers or Raft groups and their clients in virtual time, with faults drawn from"
         " seeds.",
     },
 }
@@ -70,22 +70,32 @@ def options(
         typer.Option(
             envvar=CREDENTIALS,
             metavar="FILE",
-            help="Who you are, for clusters with users: two lines, accessKey: NAME and secretKey: KEY.",
+            help="The user that signs requests, in clusters with users: two lines, accessKey: NAME and secretKey: KEY.",
         ),
     ] = None,
     tls: Annotated[
-        bool, typer.Option("--tls", envvar="PERSEID_TLS", help="Speak TLS with the cluster; so do the next ones.")
+        bool,
+        typer.Option("--tls", envvar="PERSEID_TLS", help="Use TLS. Each of the next five options also turns it on."),
     ] = False,
-    ca: Annotated[str, typer.Option(envvar="PERSEID_CA", help="PEM: CAs of the servers; else the system's.")] = "",
-    cert: Annotated[str, typer.Option(envvar="PERSEID_CERT", help="PEM: a certificate to show to servers.")] = "",
-    key: Annotated[str, typer.Option(envvar="PERSEID_KEY", help="PEM: its key, where it is in another file.")] = "",
+    ca: Annotated[
+        str,
+        typer.Option(
+            envvar="PERSEID_CA", help="PEM file: the CAs of the servers' certificates. Default: the system's."
+        ),
+    ] = "",
+    cert: Annotated[str, typer.Option(envvar="PERSEID_CERT", help="PEM file: a certificate to show to servers.")] = "",
+    key: Annotated[str, typer.Option(envvar="PERSEID_KEY", help="PEM file: its key, if it is in another file.")] = "",
     server_name: Annotated[
-        str, typer.Option(envvar="PERSEID_SERVER_NAME", help="Whom certificates have to name; else the host dialled.")
+        str,
+        typer.Option(
+            envvar="PERSEID_SERVER_NAME",
+            help="The name that servers' certificates must have. Default: the host of the address.",
+        ),
     ] = "",
     insecure: Annotated[
         bool,
         typer.Option(
-            "--insecure", envvar="PERSEID_INSECURE", help="Trust any server, one that only pretends to be it as well."
+            "--insecure", envvar="PERSEID_INSECURE", help="Don't verify servers' certificates. For trials only."
         ),
     ] = False,
 ) -> None:

@@ -47,12 +47,14 @@ class MessageOptions:
 
     tag: Annotated[str | None, typer.Option(help="Tag of the messages.")] = None
     keys: Annotated[str | None, typer.Option(help="Index keys, separated by spaces.")] = None
-    properties: Annotated[list[str] | None, typer.Option("--property", "-p", help="name=value; repeatable.")] = None
-    order_key: Annotated[str | None, typer.Option(help="All messages to one queue, the one of this key.")] = None
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", "-p", help="A property, name=value; may be repeated.")
+    ] = None
+    order_key: Annotated[str | None, typer.Option(help="Send all messages to one queue, chosen by this key.")] = None
     delay_level: Annotated[int, typer.Option(help="Deliver later: 1 = 1 s, 2 = 5 s, 3 = 10 s, … 18 = 2 h.")] = 0
-    delay_ms: Annotated[int, typer.Option(help="Deliver later: so many milliseconds.")] = 0
+    delay_ms: Annotated[int, typer.Option(help="Deliver later: after this number of milliseconds.")] = 0
     priority: Annotated[
-        int | None, typer.Option(min=0, help="Of topics with message.type=PRIORITY: the highest is popped first.")
+        int | None, typer.Option(min=0, help="In topics with message.type=PRIORITY: the highest is popped first.")
     ] = None
 
     def own_properties(self) -> dict[str, str]:
@@ -70,7 +72,9 @@ class MessageOptions:
 def send(
     *,
     topic: Topic,
-    bodies: Annotated[list[str] | None, typer.Argument(help="The messages' texts; without: lines of stdin.")] = None,
+    bodies: Annotated[
+        list[str] | None, typer.Argument(help="The messages' texts. Default: the lines of stdin.")
+    ] = None,
     file: Annotated[
         Path | None,
         typer.Option("--file", "-f", exists=True, dir_okay=False, readable=True, help="Each line is a message."),
@@ -79,7 +83,7 @@ def send(
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
-    """Send messages; exit code 0 means that brokers have stored all of them."""
+    """Send messages. Exit code 0: brokers have stored all of them."""
     own, order_key = options.own_properties(), options.order_key
 
     def message(body: bytes) -> Message:
@@ -132,22 +136,30 @@ def _lines(file: Path | None) -> Iterator[bytes]:
 class ReadOptions:
     """Which messages `perseid consume` prints, and when it stops."""
 
-    group: Annotated[str, typer.Option("--group", "-g", help="Whose offsets --commit moves.")] = "PERSEID_CLI"
+    group: Annotated[
+        str, typer.Option("--group", "-g", help="The consumer group, for --commit and --from committed.")
+    ] = "PERSEID_CLI"
     tags: Annotated[str, typer.Option(help="Only messages with these tags: 'a || b'.")] = "*"
     start: Annotated[
         str, typer.Option("--from", help="first, last, committed, or a time in milliseconds since 1970.")
     ] = "first"
-    count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="Stop after so many messages.")] = None
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="At the end wait for more, until Ctrl-C.")] = False
-    timeout: Annotated[float | None, typer.Option(help="Stop after so many seconds.")] = None
-    commit: Annotated[bool, typer.Option("--commit", help="Commit what was printed for the group.")] = False
+    count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="Stop after this number of messages.")] = (
+        None
+    )
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="At the end wait for new messages, until Ctrl-C.")] = (
+        False
+    )
+    timeout: Annotated[float | None, typer.Option(help="Stop after this number of seconds.")] = None
+    commit: Annotated[
+        bool, typer.Option("--commit", help="Commit the offsets of the printed messages for the group.")
+    ] = False
 
 
 @flattened
 def consume(*, topic: Topic, options: ReadOptions, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: AsJson = False) -> None:
-    """Print the messages of a topic, queue by queue in order; the end is what is there when it begins.
+    """Print the messages that a topic has now, queue by queue, in order.
 
-    Exit code 3: fewer messages came than --count asked for.
+    Exit code 3: fewer messages came than --count.
     """
     start, count = options.start, options.count
     if start not in ("first", "last", "committed") and not start.isdigit():

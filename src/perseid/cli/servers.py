@@ -63,11 +63,17 @@ def broker(
     print_all: PrintAll = False,
     print_important: PrintImportant = False,
     count: Annotated[
-        int, typer.Option("--shards", min=0, max=shards.MAX_SHARDS, help="Brokers of this configuration, one a core.")
+        int,
+        typer.Option(
+            "--shards",
+            min=0,
+            max=shards.MAX_SHARDS,
+            help="Run this number of brokers with this configuration, one for each core.",
+        ),
     ] = 0,
     shard: Annotated[int, typer.Option(min=-1, max=shards.MAX_SHARDS - 1, hidden=True)] = -1,
 ) -> None:
-    """Run a broker, or several of one configuration, until SIGTERM or Ctrl-C."""
+    """Run a broker, or several with one configuration, until SIGTERM or Ctrl-C."""
     process.set_up_logging()
     loaded = broker_app.load(config_file, namesrv_addr, tls.given())
     if print_all or print_important:
@@ -88,7 +94,7 @@ def dledger(
     print_all: PrintAll = False,
     print_important: PrintImportant = False,
 ) -> None:
-    """Run a member of a Raft group, a log for others to append to, until SIGTERM or Ctrl-C."""
+    """Run a member of a DLedger (Raft) group, a replicated log without broker, until SIGTERM or Ctrl-C."""
     process.set_up_logging()
     own, raft = dledger_app.load(config_file)
     given = process.read_settings(config_file)
@@ -115,28 +121,38 @@ def controller(
 
 
 def up(
-    data: Annotated[Path, typer.Option(help="Folder of everything that is stored; made when it is missing.")],
+    data: Annotated[Path, typer.Option(help="Folder for all data; created if it is missing.")],
     namesrv_port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="0: a free one. With --ha: of the first; the second has 10 more.")
+        int,
+        typer.Option(
+            min=0, max=65_535, help="0: a free port. With --ha: the first one's; the second one's is 10 higher."
+        ),
     ] = 9876,
-    broker_port: Annotated[int, typer.Option(min=0, max=65_534, help="0: a free one.")] = 10911,
+    broker_port: Annotated[int, typer.Option(min=0, max=65_534, help="0: a free port.")] = 10911,
     ha: Annotated[
-        bool, typer.Option("--ha", help="Three controllers, two name servers and replicas of a broker, a process each.")
+        bool,
+        typer.Option(
+            "--ha", help="Three controllers, two name servers and a broker set of several replicas, each in a process."
+        ),
     ] = False,
     replicas: Annotated[
-        int, typer.Option(min=ha_app.MIN_REPLICAS, max=ha_app.MAX_REPLICAS, help="With --ha: brokers of the set.")
+        int,
+        typer.Option(
+            min=ha_app.MIN_REPLICAS, max=ha_app.MAX_REPLICAS, help="With --ha: the number of brokers of the set."
+        ),
     ] = ha_app.MAX_REPLICAS,
     controller_port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="With --ha: of the first; the others have 10 and 20 less.")
+        int, typer.Option(min=0, max=65_535, help="With --ha: the first one's; the others' are 10 and 20 lower.")
     ] = ha_app.CONTROLLER_PORT,
     secure: Annotated[
-        bool, typer.Option("--secure", help="TLS alone and a user, in DATA/security; says how to connect.")
+        bool,
+        typer.Option("--secure", help="Accept only TLS, and create a user, in DATA/security. Prints how to connect."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the ready line as JSON.")] = False,
 ) -> None:
-    """Run a name server and a broker in one process; prints one line when sends are accepted.
+    """Run a name server and a broker in one process. Prints one line when the broker accepts messages.
 
-    With --ha, a cluster that goes on when any one of its processes is killed: try it, with `perseid verify run`.
+    With --ha, run a cluster that survives the loss of any one process. Try it with `perseid verify run`.
     """
     process.set_up_logging()
     folder = data.expanduser().absolute()

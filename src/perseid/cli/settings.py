@@ -26,11 +26,11 @@ def register(app: typer.Typer) -> None:
 
 def settings(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A setting, as in brokerPermission; else all of them.")
+        str | None, typer.Argument(metavar="[NAME]", help="A setting, such as brokerPermission. Default: all settings.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Say what settings do: default, unit, limits, and whether a running node follows a change."""
+    """Explain settings: effect, default, unit, limits, and whether a running node follows changes."""
     found = settings_app.find(name) if name is not None else list(settings_app.described())
     if as_json:
         typer.echo(json.dumps([one.to_dict() for one in found], indent=2, ensure_ascii=False))

@@ -45,9 +45,9 @@ def register(app: typer.Typer) -> None:
 class SeedOptions:
     """Which seeds are played."""
 
-    seeds: Annotated[int | None, typer.Option(help="How many seeds to play (200).", min=1)] = None
-    first: Annotated[int | None, typer.Option(help="The first of them (1).", min=0)] = None
-    seed: Annotated[int | None, typer.Option(help="Play this one and print its whole trace.", min=0)] = None
+    seeds: Annotated[int | None, typer.Option(help="The number of seeds to run (200).", min=1)] = None
+    first: Annotated[int | None, typer.Option(help="The first seed (1).", min=0)] = None
+    seed: Annotated[int | None, typer.Option(help="Run this seed and print its whole trace.", min=0)] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,17 @@ class CampaignOptions:
 
     play_for: Annotated[
         str | None,
-        typer.Option("--for", help="Play so long (90s, 10m, 8h), with the compiled core and without it."),
+        typer.Option("--for", help="Run for this time (90s, 10m, 8h), with the compiled core and without it."),
     ] = None
     fresh: Annotated[
         str | None,
-        typer.Option(help="With --for: the seeds are those that this text stands for, as the hash of a commit."),
+        typer.Option(help="With --for: derive the seeds from this text, such as the hash of a commit."),
     ] = None
-    report: Annotated[Path | None, typer.Option(help="With --for: the file that is kept up to date.")] = None
+    report: Annotated[Path | None, typer.Option(help="With --for: write the results to this file while it runs.")] = (
+        None
+    )
     tolerate: Annotated[
-        float, typer.Option(help="With --for: exit code 0 if at most so many percent of a model's seeds failed.", min=0)
+        float, typer.Option(help="With --for: exit code 0 if at most this percentage of a model's seeds failed.", min=0)
     ] = 0.0
 
 
@@ -73,17 +75,17 @@ class PartOptions:
     """Which part of each seed is played."""
 
     swarm: Annotated[
-        bool, typer.Option("--swarm", help="Seeds draw which kinds of fault and operation they have at all.")
+        bool, typer.Option("--swarm", help="Let each seed draw which kinds of faults and operations it has.")
     ] = False
     only_faults: Annotated[
-        str | None, typer.Option(help="With --seed: of its faults only these (3,7-9), or none.")
+        str | None, typer.Option(help="With --seed: keep only these of its faults (3,7-9), or none.")
     ] = None
     only_parts: Annotated[
         str | None,
-        typer.Option(help="With --seed: of its clients and operations only these (client1,reads), or none."),
+        typer.Option(help="With --seed: keep only these of its clients and operations (client1,reads), or none."),
     ] = None
     until: Annotated[
-        float | None, typer.Option(help="With --seed: faults end, and the last checks begin, at this second.", min=0)
+        float | None, typer.Option(help="With --seed: the second at which faults end and the last checks begin.", min=0)
     ] = None
 
     @property
@@ -98,20 +100,21 @@ def sim(
     which: SeedOptions,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
     jobs: Annotated[
-        int | None, typer.Option(help="Processes that play (1; with --for: as many as there are cores).", min=1, max=64)
+        int | None, typer.Option(help="Processes that run seeds (1; with --for: one for each core).", min=1, max=64)
     ] = None,
     model: Annotated[
         Literal["broker", "acting", "raft", "dledger", "ha", "all", "group"] | None,
         typer.Option(
-            help="A broker with name server and slaves (broker), the same with slaves that act, a Raft group, brokers "
-            "in one (dledger, formerly group), or controllers with brokers; with --for: all of them."
+            help="What to simulate: a broker with name server and slaves (broker), the same with acting slaves "
+            "(acting), a Raft group (raft), brokers in one (dledger, formerly group), controllers with brokers (ha). "
+            "With --for: all."
         ),
     ] = None,
-    story: Annotated[bool, typer.Option(help="With --seed: leave out what only disks do.")] = False,
+    story: Annotated[bool, typer.Option(help="With --seed: leave out the lines about disks.")] = False,
     campaign: CampaignOptions,
     parts: PartOptions,
 ) -> None:
-    """Play brokers, controllers or Raft groups with their clients, in virtual time, under faults drawn from seeds."""
+    """Simulate brokers, controllers or Raft groups and their clients in virtual time, with faults drawn from seeds."""
     named = None if model is None else FORMERLY.get(model, model)
     if campaign.play_for is not None:
         if which.seed is not None or which.seeds is not None or parts.is_part or parts.swarm:

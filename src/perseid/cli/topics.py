@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-topic_app = typer.Typer(help="Create, delete and look at topics.", no_args_is_help=True)
+topic_app = typer.Typer(help="Create, change, delete and show topics.", no_args_is_help=True)
 
 Namesrv = Annotated[
     str, typer.Option("--namesrv", "-n", envvar="NAMESRV_ADDR", help="Name server(s), host:port;host:port.")
@@ -75,7 +75,7 @@ def create(
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
-    """Create a topic that is not there yet."""
+    """Create a topic."""
 
     async def work() -> TopicRoute:
         async with Admin(namesrv) as admin:
@@ -102,16 +102,19 @@ async def _check_missing(admin: Admin, topic: str, masters: Collection[str]) -> 
 @topic_app.command()
 def update(
     topic: Topic,
-    queues: Annotated[int, typer.Option("--queues", "-q", min=1, help="Queues on each broker that has it.")],
+    queues: Annotated[int, typer.Option("--queues", "-q", min=1, help="Queues on each broker that has the topic.")],
     cluster: Annotated[str | None, typer.Option(help="Only on this cluster's brokers.")] = None,
     broker: Annotated[list[str] | None, typer.Option(help="Only on this broker; may be repeated.")] = None,
     yes_hide: Annotated[
-        bool, typer.Option("--yes-hide", help="Fewer queues, although messages in the others can't be read then.")
+        bool,
+        typer.Option(
+            "--yes-hide", help="Reduce the number, although messages in the removed queues can't be read any more."
+        ),
     ] = False,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
-    """Change the number of a topic's queues; fewer only with --yes-hide."""
+    """Change the number of a topic's queues. Reducing it needs --yes-hide."""
 
     async def work() -> TopicRoute:
         async with Admin(namesrv) as admin:
@@ -167,7 +170,7 @@ def delete(
 
 @topic_app.command("list")
 def list_topics(
-    everything: Annotated[bool, typer.Option("--all", "-a", help="The system's own topics too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Also system topics.")] = False,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
@@ -255,9 +258,7 @@ def stats(topic: Topic, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: AsJson = Fa
     typer.echo(f"{total:,} messages")
 
 
-def _route_as_json(
-    found: TopicRoute, static: dict[int, list[LogicQueueMappingItem]] | None = None
-) -> dict[str, Any]:
+def _route_as_json(found: TopicRoute, static: dict[int, list[LogicQueueMappingItem]] | None = None) -> dict[str, Any]:
     logical = [
         {
             "queue": queue_id,

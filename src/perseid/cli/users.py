@@ -29,12 +29,14 @@ from perseid.client import Admin
 from perseid.security.users import DISABLED, ENABLED, MAX_SECRET_CHARS, NORMAL, SUPER
 from perseid.wire.users import UserInfo
 
-users_app = typer.Typer(help="Create, change and look at users.", no_args_is_help=True)
+users_app = typer.Typer(help="Create, change, delete and show users.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The user's name: what clients give as access key.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The user's name, which clients use as access key.")]
 PasswordFile = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="Its first line is the password; - is stdin. Without: asked for, not shown."),
+    typer.Option(
+        metavar="FILE", help="A file whose first line is the password; - is stdin. Default: you are asked for it."
+    ),
 ]
 
 
@@ -48,11 +50,13 @@ def register(admin: typer.Typer) -> None:
 def create(
     *,
     name: Name,
-    is_super: Annotated[bool, typer.Option("--super", help="It may do everything, whatever policies say.")] = False,
+    is_super: Annotated[
+        bool, typer.Option("--super", help="A Super user: it may do everything, whatever policies say.")
+    ] = False,
     password_file: PasswordFile = None,
     where: Where,
 ) -> None:
-    """Create a user. It may do nothing until it has policies (perseid admin acl create), unless it is a Super user."""
+    """Create a user. Unless it is a Super user, it has no permissions before policies (perseid admin acl create)."""
     password = _password(password_file)
     kind = SUPER if is_super else NORMAL
 
@@ -67,13 +71,17 @@ def create(
 def update(
     *,
     name: Name,
-    new_password: Annotated[bool, typer.Option("--password", help="Give it another password, asked for.")] = False,
+    new_password: Annotated[
+        bool, typer.Option("--password", help="Change the password: you are asked for it.")
+    ] = False,
     password_file: PasswordFile = None,
     is_super: Annotated[bool | None, typer.Option("--super/--normal", help="Its type.")] = None,
-    enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="May it ask anything?")] = None,
+    enabled: Annotated[
+        bool | None, typer.Option("--enable/--disable", help="Whether the user's requests are accepted.")
+    ] = None,
     where: Where,
 ) -> None:
-    """Change a user's password, type or status; what is not given stays."""
+    """Change a user's password, type or status. The rest stays as it is."""
     password = _password(password_file) if new_password or password_file is not None else None
     kind = None if is_super is None else SUPER if is_super else NORMAL
     status = None if enabled is None else ENABLED if enabled else DISABLED
@@ -112,7 +120,7 @@ def delete(
 @users_app.command()
 @flattened
 def get(*, name: Name, where: Where) -> None:
-    """Show a user; exit code 1 when no broker has it."""
+    """Show a user. Exit code 1: no broker has it."""
     _show(where, one_at_brokers(where, lambda admin, address: admin.user(name, address), _nobody(name)))
 
 
@@ -120,10 +128,10 @@ def get(*, name: Name, where: Where) -> None:
 @flattened
 def list_users(
     *,
-    name_part: Annotated[str | None, typer.Option("--filter", help="Only those with this in their names.")] = None,
+    name_part: Annotated[str | None, typer.Option("--filter", help="Only users with this text in their names.")] = None,
     where: Where,
 ) -> None:
-    """List users; the same one of several brokers once."""
+    """List users. A user of several brokers is listed once."""
 
     async def work(admin: Admin, address: str) -> list[UserInfo]:
         return await admin.users(address, name_part=name_part)

@@ -39,8 +39,8 @@ COLOURS = {
     "first acknowledgement": "green",
 }  # fmt: skip
 
-verify_app = typer.Typer(help="Hold a cluster to its acknowledgements.", no_args_is_help=True)
-Settle = Annotated[float, typer.Option(min=0, help="Seconds until all that was acknowledged has to be readable.")]
+verify_app = typer.Typer(help="Check that a cluster keeps all messages that it has acknowledged.", no_args_is_help=True)
+Settle = Annotated[float, typer.Option(min=0, help="Seconds in which all acknowledged messages must become readable.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -54,12 +54,20 @@ class SendOptions:
 
     rate: Annotated[float, typer.Option(min=0.1, max=20_000, help="Messages a second, of all queues together.")] = 200
     seconds: Annotated[float, typer.Option(min=0, help="How long to send; 0: until Ctrl-C.")] = 30
-    ledger: Annotated[Path | None, typer.Option(help="File to be made; without: in memory alone.")] = None
-    body_bytes: Annotated[int, typer.Option("--bytes", min=1, help="Of each body.")] = 100
-    queues: Annotated[int, typer.Option("--queues", "-q", min=1, help="Of a topic that is made.")] = 8
-    poll_ms: Annotated[float, typer.Option(min=1, help="Between two looks at the route, and two questions.")] = 5
+    ledger: Annotated[
+        Path | None,
+        typer.Option(help="Write the ledger of acknowledged messages to this new file. Default: only in memory."),
+    ] = None
+    body_bytes: Annotated[int, typer.Option("--bytes", min=1, help="The size of each body.")] = 100
+    queues: Annotated[
+        int, typer.Option("--queues", "-q", min=1, help="The number of queues of a topic that is created.")
+    ] = 8
+    poll_ms: Annotated[
+        float,
+        typer.Option(min=1, help="The interval at which the route is read and controllers are asked while sends fail."),
+    ] = 5
     controllers: Annotated[
-        str | None, typer.Option(help="Controllers to be asked, host:port;…; without: those that the brokers name.")
+        str | None, typer.Option(help="Controllers to ask, host:port;…. Default: those of the brokers' settings.")
     ] = None
 
 
@@ -67,15 +75,17 @@ class SendOptions:
 @flattened
 def run_(
     *,
-    topic: Annotated[str, typer.Argument(help="Made with --queues queues when it is missing.")] = "perseid-verify",
+    topic: Annotated[
+        str, typer.Argument(help="The topic; created with --queues queues if it is missing.")
+    ] = "perseid-verify",
     options: SendOptions,
     settle: Settle = 30,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
-    """Send at a steady rate, whatever happens, and check afterwards that all that was acknowledged is there.
+    """Send at a steady rate during failures, and check afterwards that all acknowledged messages are there.
 
-    Each message is tried until it is acknowledged; while sends fail the route is read again every few milliseconds.
+    Each message is retried until it is acknowledged. While sends fail, the route is read every few milliseconds.
     Each outage is split into its parts. Kill a master meanwhile, and see. Exit code 3: something was lost, has moved,
     was reordered or invented.
     """
@@ -113,12 +123,12 @@ def run_(
 
 @verify_app.command()
 def check(
-    path: Annotated[Path, typer.Argument(metavar="ledger", help="What `perseid verify run --ledger` wrote.")],
+    path: Annotated[Path, typer.Argument(metavar="ledger", help="A file from `perseid verify run --ledger`.")],
     settle: Settle = 30,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     as_json: AsJson = False,
 ) -> None:
-    """Check a ledger once more: after another failover, a restart, a restore. Exit code 3 as for `run`."""
+    """Check a ledger again: after another failover, a restart, a restore. Exit code 3 as for `run`."""
     ledger = Ledger.load(path)
 
     async def work() -> Findings:

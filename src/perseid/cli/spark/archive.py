@@ -30,13 +30,13 @@ def register(app: typer.Typer) -> None:
 @flattened
 def archive(
     *,
-    topic: Annotated[str, typer.Argument(help="The topic to land.")],
-    table: Annotated[str, typer.Argument(help="Folder of the table; made if it is missing.")],
+    topic: Annotated[str, typer.Argument(help="The topic to archive.")],
+    table: Annotated[str, typer.Argument(help="Folder of the table; created if it is missing.")],
     namesrv: Namesrv = "127.0.0.1:9876",
     options: ArchiveOptions,
     run_options: JobOptions,
 ) -> None:
-    """Bring the table up to what the topic holds now: each message once, however often this is run or killed."""
+    """Add a topic's new messages to a table: each message once, however often this is run or killed."""
     with job(f"{topic} → {table}", run_options) as running:
         from perseid.spark.jobs.archive import archive as run
 

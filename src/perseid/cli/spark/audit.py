@@ -19,9 +19,9 @@ def register(app: typer.Typer) -> None:
 def audit(
     *,
     folders: Annotated[list[str], typer.Argument(help="Store folders, one of each replica.")],
-    samples: Annotated[int, typer.Option(help="Differences of a pair that are told one by one.", min=1)] = 20,
+    samples: Annotated[int, typer.Option(help="The number of differences of each pair that are listed.", min=1)] = 20,
     max_record_bytes: Annotated[
-        str | None, typer.Option(help="No record is longer; for brokers with another maxMessageSize than 4 MiB.")
+        str | None, typer.Option(help="The longest record; for brokers whose maxMessageSize is not 4 MiB.")
     ] = None,
     report: Report = None,
     run_options: JobOptions,

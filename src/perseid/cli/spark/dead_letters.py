@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 @flattened
 def dead_letters(
     *,
-    groups: Annotated[list[str] | None, typer.Argument(help="Consumer groups; all if none is named.")] = None,
+    groups: Annotated[list[str] | None, typer.Argument(help="Consumer groups. Default: all.")] = None,
     namesrv: SomeNamesrv = None,
     folder: Folders = None,
     max_retries: Annotated[int, typer.Option(help="The groups' retryMaxTimes.", min=0)] = 16,

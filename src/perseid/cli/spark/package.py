@@ -25,11 +25,11 @@ def package(
         "perseid-env.tar.gz"
     ),
     extra: Annotated[
-        list[str] | None, typer.Option("--with", help="Another distribution for the environment, e.g. pyarrow.")
+        list[str] | None, typer.Option("--with", help="Another distribution for the environment, such as pyarrow.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write one file with all that executors need of Perseid, and say how it is given to spark-submit.
+    """Write one file with everything that executors need of Perseid, and print how to pass it to spark-submit.
 
     An environment holds the compiled core and all dependencies, for executors with this Python and this kind of
     machine. The source alone, in a .zip, works everywhere where its dependencies are installed, slower.

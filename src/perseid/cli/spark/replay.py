@@ -23,12 +23,12 @@ def register(app: typer.Typer) -> None:
 def replay(
     *,
     table: Annotated[str, typer.Argument(help="Folder of the archive.")],
-    topic: Annotated[str, typer.Argument(help="The topic to send to; it must be there.")],
+    topic: Annotated[str, typer.Argument(help="The topic to send to; it must exist.")],
     namesrv: Namesrv = "127.0.0.1:9876",
     options: ReplayOptions,
     run_options: JobOptions,
 ) -> None:
-    """Send an archive's messages to a topic: each once for readers that dedupe, however often this is killed."""
+    """Send an archive's messages to a topic: each once for readers that deduplicate, however often this is killed."""
     with job(f"{table} → {topic}", run_options) as running:
         from perseid.spark.jobs.replay import replay as run
 

@@ -40,20 +40,22 @@ if TYPE_CHECKING:
 FOUND = 3
 """As in `perseid verify`: something is not as it was promised."""
 Namesrv = Annotated[str, typer.Option("--namesrv", "-n", envvar="NAMESRV_ADDR", help="host:port;host:port.")]
-SomeNamesrv = Annotated[str | None, typer.Option("--namesrv", "-n", help="host:port;host:port: ask the brokers.")]
-Folders = Annotated[
-    list[str] | None, typer.Option("--folder", "-f", help="Read this store folder, with no broker; may be repeated.")
+SomeNamesrv = Annotated[
+    str | None, typer.Option("--namesrv", "-n", help="Name servers, host:port;host:port: read from the brokers.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
+Folders = Annotated[
+    list[str] | None, typer.Option("--folder", "-f", help="Read this store folder, without a broker; may be repeated.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object for each line, for scripts.")]
 
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
     """Options of all jobs: where Spark is, and how they report."""
 
-    master: Annotated[str | None, typer.Option(help="Spark's master; local on all cores if not given.")] = None
+    master: Annotated[str | None, typer.Option(help="Spark's master. Default: local, on all cores.")] = None
     spark_log: Annotated[
-        Path | None, typer.Option(help="A file for all that Spark itself says; /dev/stderr to see it.", dir_okay=False)
+        Path | None, typer.Option(help="A file for Spark's own output; /dev/stderr shows it.", dir_okay=False)
     ] = None
     as_json: AsJson = False
 
@@ -69,7 +71,9 @@ def _with_folder(path: Path | None) -> Path | None:
 
 Report = Annotated[
     Path | None,
-    typer.Option("--report", help="HTML file to be made: tables and pictures.", dir_okay=False, callback=_with_folder),
+    typer.Option(
+        "--report", help="Write an HTML file with tables and pictures.", dir_okay=False, callback=_with_folder
+    ),
 ]
 
 
@@ -91,9 +95,7 @@ class Deferred:
 class Job:
     """A job that runs: its session, and what it tells people (stderr) or programs (stdout)."""
 
-    def __init__(
-        self, start: Callable[[], SparkSession], progress: Progress, bar: TaskID, *, as_json: bool
-    ) -> None:
+    def __init__(self, start: Callable[[], SparkSession], progress: Progress, bar: TaskID, *, as_json: bool) -> None:
         self.spark = cast("SparkSession", Deferred(start))
         self._progress = progress
         self._bar = bar

@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 @flattened
 def stats(
     *,
-    topics: Annotated[list[str] | None, typer.Argument(help="Topics; all but the system's if none is named.")] = None,
+    topics: Annotated[list[str] | None, typer.Argument(help="Topics. Default: all but system topics.")] = None,
     namesrv: SomeNamesrv = None,
     folder: Folders = None,
     report: Report = None,

@@ -25,7 +25,7 @@ class OutputOptions:
     """Where rows are written or shown."""
 
     out: Annotated[str | None, typer.Option(help="Write the rows there, as Parquet; it must not exist.")] = None
-    show: Annotated[int, typer.Option(help="Show so many rows, in order of time.", min=0)] = 0
+    show: Annotated[int, typer.Option(help="Show this number of rows, in order of time.", min=0)] = 0
 
 
 @flattened
@@ -40,11 +40,11 @@ def time_travel(
     ] = None,
     output: OutputOptions,
     fail_on_data_loss: Annotated[
-        bool, typer.Option(help="Fail when messages between archive and log are gone.")
+        bool, typer.Option(help="Fail if messages between archive and log are missing.")
     ] = True,
     run_options: JobOptions,
 ) -> None:
-    """The messages of a topic at a time: from its archive and its live log together, each message once."""
+    """The messages that a topic had at a time, from its archive and its live log, each message once."""
     at_ms, stores = moment(as_of, "--as-of"), pairs(store, "--store")
     assert at_ms is not None
     with job(f"{topic} as of {as_of}", run_options) as running:

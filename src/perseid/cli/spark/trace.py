@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 @flattened
 def trace(
     *,
-    topic: Annotated[str, typer.Argument(help="The trace topic, where it has another name.")] = TRACE_TOPIC,
+    topic: Annotated[str, typer.Argument(help="The trace topic, if it has another name.")] = TRACE_TOPIC,
     namesrv: SomeNamesrv = None,
     folder: Folders = None,
     report: Report = None,

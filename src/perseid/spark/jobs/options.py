@@ -33,10 +33,10 @@ class ArchiveOptions:
         str | None, Doc("The Protobuf message's full name, with a .desc (protoc --include_imports -o).")
     ] = None
     drop_value: Annotated[
-        bool | None, Doc("Keep no raw bytes of bodies that decode: smaller, but can't be replayed.")
+        bool | None, Doc("Keep no raw bytes of decoded bodies: the table is smaller, but can't be replayed.")
     ] = None
     compact: Annotated[bool, Doc("Merge files below half of the target size afterwards.")] = False
-    target_mb: Annotated[int, Doc("How large a merged file gets, in MiB.", least=1)] = TARGET_MB
+    target_mb: Annotated[int, Doc("The size of a merged file, in MiB.", least=1)] = TARGET_MB
     keep_hours: Annotated[
         int, Doc("Hours for which earlier versions are kept when files are merged (Delta, Iceberg).", least=0)
     ] = KEEP_HOURS
@@ -45,16 +45,16 @@ class ArchiveOptions:
     fail_on_data_loss: Annotated[
         bool, Doc("Fail when offsets are gone from the broker; else they are noted as a gap.")
     ] = True
-    accept_table: Annotated[
-        bool, Doc("Others removed rows: go on with the table as it is; the rows are noted as a gap.")
-    ] = False
+    accept_table: Annotated[bool, Doc("Continue although other programs removed rows; these are noted as a gap.")] = (
+        False
+    )
     new_generation: Annotated[
-        bool, Doc("The topic was made again, or lost its end: keep what was landed, go on with what is.")
+        bool, Doc("The topic was created again, or lost its end: keep the rows, and continue with the new messages.")
     ] = False
     catalogs: Annotated[
         Sequence[str],
         Doc(
-            "Readers may open an Iceberg table's catalog under this name, too; else as perseid alone.",
+            "Let readers open an Iceberg table's catalog also under this name, besides perseid.",
             flags=("--catalog",),
         ),
     ] = ()
@@ -75,12 +75,14 @@ class ReplayOptions:
     """Which rows of an archive are sent, how fast, and under which name."""
 
     rate: Annotated[int | None, Doc("Messages a second at most.", least=1)] = None
-    since: Annotated[Moment | None, Doc("Only what was stored at or after: a time, or milliseconds.")] = None
-    until: Annotated[Moment | None, Doc("Only what was stored before: a time, or milliseconds.")] = None
-    order_by: Annotated[
-        str | None, Doc("A column: rows with one value stay in order of time. Else queues stay in order.")
+    since: Annotated[
+        Moment | None, Doc("Only messages stored at or after this: a time, or milliseconds since 1970.")
     ] = None
-    name: Annotated[str | None, Doc("The replay's name: another one sends all again.")] = None
+    until: Annotated[Moment | None, Doc("Only messages stored before this: a time, or milliseconds since 1970.")] = None
+    order_by: Annotated[
+        str | None, Doc("A column: rows with the same value stay in order of time. Default: each queue stays in order.")
+    ] = None
+    name: Annotated[str | None, Doc("The replay's name. Another name sends everything again.")] = None
     sink_options: Annotated[Mapping[str, str], Doc("NAME=VALUE for the sink `perseid`.", flags=("--option",))] = field(
         default_factory=dict
     )
