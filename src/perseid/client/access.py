@@ -1,7 +1,7 @@
-"""Users and what is permitted to them (requests 3001 to 3010): a part of `Admin`.
+"""Users and their permissions (requests 3001 to 3010): a part of `Admin`.
 
-Each broker keeps its own users and policies, so each of these asks one, `address` (`host:port`); `Admin.masters` names
-them all. An answer that refuses is raised as `ServerRefused`, with the broker's words.
+Each broker keeps its own users and policies, so each method sends its request to one broker, `address` (`host:port`).
+`Admin.masters` gives the addresses of all masters. A refusal is raised as `ServerRefused`, with the broker's remark.
 """
 
 from __future__ import annotations
@@ -72,49 +72,49 @@ class AccessRequests(Client):
         user_type: str | None = None,
         user_status: str | None = None,
     ) -> None:
-        """Change what is given; all else stays. `user_status`: enable or disable."""
+        """Change the given properties of a user; the others stay. `user_status`: enable or disable."""
         user = UserInfo(username=username, password=password, user_type=user_type, user_status=user_status)
         await self._ask(address, RequestCode.AUTH_UPDATE_USER, UserRequest(username=username), user.to_json())
 
     async def delete_user(self, username: str, address: str) -> None:
-        """Delete a user with all its policies; a success also where there is none of that name."""
+        """Delete a user with all its policies. It succeeds also if there is no such user."""
         await self._ask(address, RequestCode.AUTH_DELETE_USER, UserRequest(username=username))
 
     async def user(self, username: str, address: str) -> UserInfo | None:
-        """A user; None where there is none of that name."""
+        """A user, or None if there is no such user."""
         answer = await self._ask(address, RequestCode.AUTH_GET_USER, UserRequest(username=username))
         return body_of(answer, UserInfo) if answer.body else None
 
     async def users(self, address: str, *, name_part: str | None = None) -> list[UserInfo]:
-        """All users, or those with `name_part` in their names; sorted by name."""
+        """All users, or those with `name_part` in their names, sorted by name."""
         answer = await self._ask(address, RequestCode.AUTH_LIST_USER, ListUsersRequest(filter=name_part))
         found = _listed(USERS, answer, address)
         return sorted(found, key=lambda user: user.username or "")
 
     async def create_acl(self, user: str, policies: Sequence[PolicyInfo], address: str) -> None:
-        """Add policies to those that a user has; one for the same resource takes the place of the earlier one."""
+        """Add policies to those that a user has. A new policy replaces an earlier one for the same resource."""
         await self._set_acl(RequestCode.AUTH_CREATE_ACL, user, policies, address)
 
     async def update_acl(self, user: str, policies: Sequence[PolicyInfo], address: str) -> None:
-        """Change policies of a user; those for other resources stay, as with `create_acl`."""
+        """Change policies of a user. Those for other resources stay, as with `create_acl`."""
         await self._set_acl(RequestCode.AUTH_UPDATE_ACL, user, policies, address)
 
     async def delete_acl(
         self, user: str, address: str, *, resource: str | None = None, policy_type: str | None = None
     ) -> None:
-        """Delete a user's policies for a resource; without one, all that it has, of both types."""
+        """Delete a user's policies for a resource, or without a resource all its policies, of both types."""
         request = DeleteAclRequest(subject=subject_of(user), policy_type=policy_type, resource=resource)
         await self._ask(address, RequestCode.AUTH_DELETE_ACL, request)
 
     async def acl(self, user: str, address: str) -> AclInfo | None:
-        """A user's policies; None where it has none, `ServerRefused` where there is no such user."""
+        """A user's policies, or None if it has none. `ServerRefused` if there is no such user."""
         answer = await self._ask(address, RequestCode.AUTH_GET_ACL, AclRequest(subject=subject_of(user)))
         return body_of(answer, AclInfo) if answer.body else None
 
     async def acls(
         self, address: str, *, subject_part: str | None = None, resource_part: str | None = None
     ) -> list[AclInfo]:
-        """All policies; of subjects, and for resources, with these parts in their names. Sorted by subject."""
+        """All policies, or those whose subjects and resources have these parts in their names, sorted by subject."""
         request = ListAclsRequest(subject_filter=subject_part, resource_filter=resource_part)
         answer = await self._ask(address, RequestCode.AUTH_LIST_ACL, request)
         found = _listed(ACLS, answer, address)

@@ -1,8 +1,8 @@
 """The same clients for code that does not use asyncio: scripts, Spark workers, notebooks.
 
-Each blocking client has a thread of its own with an event loop, made at `start()` (or at the `with`) and
-ended at `stop()`. A client that was not started can be pickled and sent elsewhere: it is only its options.
-After a fork a started client must not be used in the child; it says so.
+Each blocking client has a thread of its own with an event loop, which `start()` (or `with`) starts and
+`stop()` ends. A client that was not started can be pickled and sent to another process: it holds only its arguments.
+A started client can't be used in the child after a fork: it raises an error.
 """
 
 from __future__ import annotations
@@ -423,10 +423,10 @@ class BlockingPullConsumer(Blocking[PullConsumer]):
 
 
 def wait_for_signal() -> signal.Signals:
-    """The SIGINT or SIGTERM that came, which ends the wait and nothing else: leaving the `with` lets clients finish.
+    """Wait for SIGINT or SIGTERM, and return it. Nothing else is done: leaving the `with` lets clients finish.
 
-    A second signal does what it did before: SIGTERM ends the process, SIGINT raises KeyboardInterrupt. UsageError in
-    another thread than the main one, which alone gets signals.
+    A second signal has its usual effect: SIGTERM ends the process, SIGINT raises `KeyboardInterrupt`. `UsageError`
+    outside of the main thread, because only that gets signals.
     """
     if threading.current_thread() is not threading.main_thread():
         raise UsageError("wait_for_signal() has to run in the main thread, which alone gets signals")
@@ -478,7 +478,7 @@ class BlockingConsumer(Blocking[Consumer]):
             for message in consumer:
                 charge(message.body)
 
-    What is done, and what comes again, is as with `Consumer` (`perseid.client.stream`), with threads in the place of
+    Messages are consumed, or delivered again, as with `Consumer` (`perseid.client.stream`), with threads instead of
     tasks: several threads can loop over one consumer. A thread that ends within its loop keeps its message until the
     consumer is stopped, or `consume_timeout_ms` is over.
     """
@@ -514,7 +514,7 @@ class BlockingConsumer(Blocking[Consumer]):
         return self._running[1].metrics
 
     def stop(self) -> None:
-        """As `Consumer.stop`; a message that the calling thread has not finished comes again."""
+        """As `Consumer.stop`. A message that the calling thread has not finished is delivered again."""
         self._abandon(None)
         super().stop()
 

@@ -1,6 +1,6 @@
 """Where the keys of clients come from.
 
-Each client takes them from its session; a session that is given none takes what the environment names:
+Each client takes them from its session. A session without credentials uses the environment variables:
 
     PERSEID_CREDENTIALS=/etc/perseid/me.credentials    a file of two lines, accessKey: NAME and secretKey: KEY
     PERSEID_ACCESS_KEY=NAME PERSEID_SECRET_KEY=KEY     the same without a file
@@ -26,8 +26,8 @@ OTHERS = 0o077
 
 
 def read_credentials(path: str | Path) -> Credentials:
-    """What a file says: lines `accessKey: NAME` and `secretKey: KEY` (`=` will do), as mqadmin's `conf/tools.yml` has
-    them, or a JSON object of both, as brokers' settings have it. ClientError for all else."""
+    """The credentials in a file: lines `accessKey: NAME` and `secretKey: KEY` (or with `=`), as in mqadmin's
+    `conf/tools.yml`, or a JSON object with both, as in brokers' settings. `ClientError` for any other content."""
     file = Path(path).expanduser()
     try:
         with file.open("rb") as source:

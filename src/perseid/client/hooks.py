@@ -1,15 +1,14 @@
-"""Hooks: functions of yours that a client calls for each message, each attempt to send, and each call of a handler.
+"""Hooks: your own functions, which a client calls for each message, each attempt to send, and each call of a handler.
 
     class Tenant(Hook):
         def on_send(self, outgoing): outgoing.properties["tenant"] = tenant.get()
 
     Producer("host:9876", options=ProducerOptions(hooks=[Tenant()]))
 
-The order of a send: `on_send` for each of its messages, `before_send` and `after_send` around each attempt, `on_sent`
-at its end. Of a handler's call: `before_consume`, `after_consume`. What a consumer asks for itself (`poll`, `pull`,
-`read`, `receive`): `on_receive`. An exception of a hook is logged and changes nothing
-else. Hooks run on the event loop: they must not wait. `Tracer` (`perseid.client.tracing`) is one: it writes the
-original's message traces.
+A send calls `on_send` for each of its messages, `before_send` and `after_send` around each attempt, and `on_sent` at
+its end. A handler's call is between `before_consume` and `after_consume`. `poll`, `pull`, `read` and `receive` call
+`on_receive`. An exception of a hook is logged and changes nothing else. Hooks run on the event loop: they must not
+block. `Tracer` (`perseid.client.tracing`) is a hook that writes RocketMQ's message traces.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ class Outgoing:
     message: Message
     """As the caller gave it."""
     properties: dict[str, str]
-    """The ones of `message`, in a dictionary of their own. The names that clients and brokers use themselves
+    """A copy of the properties of `message`; hooks change this copy. Names that clients and brokers use themselves
     (`perseid.wire.properties.SYSTEM_NAMES`) can't be changed."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """For hooks: what one keeps of this message from `on_send` until `on_sent`."""
+    """For hooks: data to keep from `on_send` until `on_sent`."""
 
     def packable(self) -> Message:
         """The message with the properties that the hooks have left."""
@@ -62,17 +61,17 @@ class SendCall:
     group: str
     """The producer group."""
     batch: bool = False
-    """Whether the messages are sent as one (`send_batch`)."""
+    """Whether the messages are sent as one batch (`send_batch`)."""
     messages: list[Outgoing] = field(default_factory=list)
-    """What it sends, in order."""
+    """The messages, in order."""
     ids: Sequence[str] = ()
     """The unique key of each message, once they are packed."""
     results: Sequence[SendResult] | None = None
-    """Where its messages went, at its end; None: it failed, or was one-way."""
+    """The results of its messages, in `on_sent`. None: it failed, or was one-way."""
     error: BaseException | None = None
-    """What it raised, at its end."""
+    """The exception that it raised, in `on_sent`."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """For hooks: whatever they keep until `on_sent`."""
+    """For hooks: data to keep until `on_sent`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -82,33 +81,33 @@ class Sending:
     group: str
     """The producer group."""
     queue: MessageQueue
-    """Where it is sent."""
+    """The queue to which it is sent."""
     address: str
-    """The broker's, `host:port`."""
+    """The broker's address, `host:port`."""
     ids: Sequence[str]
     """The unique key of each message."""
     encoded: str
-    """The properties as they are sent; of a batch, those of the whole."""
+    """The properties as they are sent. For a batch, the properties of the batch."""
     body_bytes: int
-    """As it is sent: compressed, if it is."""
+    """The size of the body as it is sent, possibly compressed."""
     started_ms: int
     """When it began, in milliseconds since 1970."""
     results: list[SendResult] | None = None
-    """Where the messages went, afterwards; None: it failed, or was one-way."""
+    """The results of its messages, in `after_send`. None: it failed, or was one-way."""
     error: BaseException | None = None
-    """Why it failed, afterwards."""
+    """The exception if it failed, in `after_send`."""
     region: str | None = None
-    """The broker's, told in its answer."""
+    """The broker's region, from its answer."""
     trace_on: bool = True
     """False when the broker wants no traces."""
     calls: Sequence[SendCall] = ()
-    """The calls whose messages it carries: one, or more of an `OrderedProducer`."""
+    """The calls whose messages it carries: one, or several if the client collects batches."""
     notes: dict[str, Any] = field(default_factory=dict)
     """For hooks: whatever they keep from before until after."""
 
     @property
     def topic(self) -> str:
-        """Where it is sent."""
+        """The topic to which it is sent."""
         return self.queue.topic
 
     @property
@@ -124,15 +123,15 @@ class Consuming:
     group: str
     """The consumer group."""
     message: ReceivedMessage
-    """What is handled."""
+    """The message that is handled."""
     started_ms: int
     """When the call began, in milliseconds since 1970."""
     broadcast: bool = False
     """Whether each member of the group gets all messages."""
     outcome: str | None = None
-    """How it ended, afterwards: SUCCESS, TIME_OUT, EXCEPTION or FAILED."""
+    """How it ended, in `after_consume`: SUCCESS, TIME_OUT, EXCEPTION or FAILED."""
     error: BaseException | None = None
-    """What the handler raised, afterwards."""
+    """The exception that the handler raised, in `after_consume`."""
     notes: dict[str, Any] = field(default_factory=dict)
     """For hooks: whatever they keep from before until after."""
 
@@ -144,29 +143,29 @@ class Receiving:
     group: str
     """The consumer group."""
     topic: str
-    """Empty: the call failed, and was for more than one topic."""
+    """The topic. Empty if the call failed and was for several topics."""
     messages: Sequence[ReceivedMessage]
-    """What was received."""
+    """The received messages."""
     started_ms: int
     """When the call began, in milliseconds since 1970."""
     error: BaseException | None = None
-    """What it raised."""
+    """The exception that the call raised."""
 
 
 class Hook:
-    """Override what you need."""
+    """The base class of hooks: override the methods that you need."""
 
     async def start(self, session: Session, group: str) -> None:
-        """The client starts: the place to open what the hook needs."""
+        """The client starts: open here what the hook needs."""
 
     async def stop(self) -> None:
-        """The client stops; it can still send."""
+        """The client is about to stop. It can still send."""
 
     def on_send(self, outgoing: Outgoing) -> None:
-        """A message is about to be packed: once for each, however often it is tried. The place to set properties."""
+        """A message is about to be packed: set properties here. Called once for each message, whatever is retried."""
 
     def on_sent(self, call: SendCall) -> None:
-        """A call ended, with all its attempts."""
+        """A call to send has ended, after all its attempts."""
 
     def before_send(self, sending: Sending) -> None:
         """An attempt to send is about to begin."""
@@ -175,7 +174,7 @@ class Hook:
         """The attempt ended: with results, an error, or neither if it was one-way."""
 
     def on_receive(self, receiving: Receiving) -> None:
-        """A call of a pull or pop consumer got messages, or failed; not told of one that found nothing."""
+        """A call of a pull or pop consumer got messages, or failed. Not called if it found no messages."""
 
     def before_consume(self, consuming: Consuming) -> None:
         """The handler is about to be called."""

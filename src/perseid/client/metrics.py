@@ -1,14 +1,13 @@
-"""Counts and latencies of one client, at any time: `producer.metrics`, `consumer.metrics`.
+"""Counts and latencies of one client: `producer.metrics`, `consumer.metrics`.
 
     before = producer.metrics
     ...
     now = producer.metrics
     print(now.sent - before.sent, "messages;", now.latency.percentile_ms(0.99), "ms for 99 of 100")
 
-A client counts into one object of its own, without locks, and makes a copy of it when it is asked. So a copy is
-consistent on the client's event loop; read from another thread, two counts may be one message apart. Nothing is counted
-down or reset: rates are differences of two copies. `perseid.client.otel` has counters and histograms for a monitoring
-system.
+`metrics` is a copy of the client's counts at that moment. On the client's event loop it is consistent; if another
+thread reads it, two counts may be one message apart. Counts only rise, so a rate is the difference of two copies.
+`perseid.client.otel` has counters and histograms for a monitoring system.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 60_000)
-"""Upper bounds of the buckets of a histogram; there is one more bucket, for what took longer."""
+"""Upper bounds of the buckets of a histogram. One more bucket is for longer times."""
 
 
 class Latency:
@@ -43,22 +42,22 @@ class Latency:
 
     @property
     def count(self) -> int:
-        """How many were recorded."""
+        """The number of recorded times."""
         return sum(self.counts)
 
     @property
     def mean_ms(self) -> float:
-        """The mean; 0 when nothing was recorded."""
+        """The mean, or 0 if nothing was recorded."""
         return self.sum_ms / max(1, self.count)
 
     @property
     def buckets(self) -> dict[str, int]:
-        """How many took up to `1 ms`, more than that and up to `2 ms`, …, and `more`."""
+        """The number of times in each bucket: up to `1 ms`, above that and up to `2 ms`, …, and `more`."""
         return dict(zip([*(f"{bound} ms" for bound in BOUNDS_MS), "more"], self.counts, strict=True))
 
     def percentile_ms(self, share: float) -> float:
-        """A bound that at least this share of the times (0 to 1) did not exceed: that of a bucket; infinite for the
-        last bucket, 0 when nothing was recorded."""
+        """The upper bound of the bucket that contains this percentile, given as a share (0 to 1). Infinite for the last
+        bucket, 0 if nothing was recorded."""
         wanted, seen = share * self.count, 0
         if not wanted:
             return 0.0
@@ -75,20 +74,20 @@ class Latency:
 
 @dataclass(slots=True)
 class ProducerMetrics:
-    """Of a `Producer`, `TransactionProducer` or `OrderedProducer`. Counts are of messages since the client was made."""
+    """Counts of a `Producer`, `TransactionProducer` or `OrderedProducer`, in messages since the client was made."""
 
     sent: int = 0
     """Acknowledged by a broker."""
     sent_bytes: int = 0
-    """Of their bodies, as they were sent: compressed, if they were."""
+    """Bytes of their bodies as they were sent, possibly compressed."""
     oneway: int = 0
-    """Given to a connection without waiting for an acknowledgement (`send_oneway`)."""
+    """Sent without waiting for an acknowledgement (`send_oneway`)."""
     failed: int = 0
-    """Packed, and not acknowledged in the end: the caller got an error."""
+    """Not acknowledged after all attempts: the caller got an error."""
     retried: int = 0
-    """Attempts after a first one, of messages and of batches."""
+    """Attempts after the first one, of messages and of batches."""
     batches: int = 0
-    """Requests that an `OrderedProducer`, or a `Producer` with `linger_ms`, has made of its messages."""
+    """Batches that an `OrderedProducer`, or a `Producer` with `linger_ms`, has sent."""
     in_flight: int = 0
     """Now: messages that wait for a broker's answer."""
     buffered: int = 0
@@ -96,13 +95,14 @@ class ProducerMetrics:
     connections: int = 0
     """Now: open connections of the client's session, to brokers and name servers."""
     outages: int = 0
-    """Of an `OrderedProducer`: times at which a sender began to wait for its broker while no other one did."""
+    """Outages that an `OrderedProducer` has seen: one begins when a queue waits for its broker and no other queue
+    does."""
     outage_ms: int = 0
-    """Time during which at least one sender waited for its broker; of outages that are over."""
+    """The total time of the outages that are over."""
     longest_outage_ms: int = 0
-    """The longest of those outages."""
+    """The longest of these outages."""
     latency: Latency = field(default_factory=Latency)
-    """From the begin of an attempt to its acknowledgement; an attempt of a batch counts once."""
+    """From the beginning of an attempt to its acknowledgement. An attempt of a batch counts once."""
 
     def snapshot(self, *, in_flight: int, buffered: int, connections: int) -> Self:
         """A copy, with what there is now."""
@@ -112,35 +112,35 @@ class ProducerMetrics:
 
 @dataclass(slots=True)
 class ConsumerMetrics:
-    """Of a consumer. Counts are of messages since the client was made."""
+    """Counts of a consumer, in messages since the client was made."""
 
     pulled: int = 0
     """Received from brokers."""
     pulled_bytes: int = 0
-    """Of their records, as they are stored."""
+    """Bytes of their records, as they are stored in the broker's log."""
     succeeded: int = 0
-    """Handlers' calls that went well."""
+    """Calls of the handler that succeeded."""
     failed: int = 0
-    """Handlers' calls that did not."""
+    """Calls of the handler that failed."""
     sent_back: int = 0
-    """Given back to a broker, to come again later (`PushConsumer`)."""
+    """Sent back to a broker, to be delivered again later (`PushConsumer`)."""
     acknowledged: int = 0
     """Acknowledged (`PopConsumer`)."""
     flow_controlled: int = 0
-    """Times at which pulling from a queue paused, as enough was buffered (`PushConsumer`)."""
+    """How often pulling from a queue paused because its buffer was full (`PushConsumer`)."""
     rebalances: int = 0
-    """Times at which the queues of a topic were shared out anew in the group (`PushConsumer`)."""
+    """How often the queues of a topic were assigned again in the group (`PushConsumer`)."""
     in_flight: int = 0
-    """Now: messages that handlers work on."""
+    """Now: messages that are being handled."""
     buffered: int = 0
     """Now: messages that were pulled and wait for a handler or for `poll()`."""
     lag: int = 0
-    """Now: messages of our queues that are not done (`PushConsumer`), or were not given out (`PullConsumer`), as far as
-    the brokers' last answers tell."""
+    """Now: messages in the assigned queues that are not consumed (`PushConsumer`), or not returned by `poll()`
+    (`PullConsumer`), according to the brokers' last answers."""
     connections: int = 0
     """Now: open connections of the client's session, to brokers and name servers."""
     latency: Latency = field(default_factory=Latency)
-    """Of handlers' calls."""
+    """The duration of the handler's calls."""
 
     def snapshot(self, *, in_flight: int, buffered: int, lag: int, connections: int) -> Self:
         """A copy, with what there is now."""

@@ -58,14 +58,14 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """What one pull found, and where to go on."""
+    """The result of one pull."""
 
     status: PullStatus
-    """Whether there were messages; else why not."""
+    """Whether there were messages, or why not."""
     messages: list[ReceivedMessage]
-    """In order; those that a filter leaves out are not among them."""
+    """The messages that match the filter, in order."""
     next_offset: int
-    """Where to go on."""
+    """The offset for the next pull."""
     min_offset: int
     """The queue's first offset."""
     max_offset: int

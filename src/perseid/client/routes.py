@@ -70,11 +70,11 @@ class TopicRoute:
     clusters: dict[str, str] = field(default_factory=dict)
     """Broker name → cluster name."""
     queues: tuple[BrokerQueues, ...] = ()
-    """How many queues each broker has, to read and to write."""
+    """The number of queues of each broker, for reads and for writes."""
     order_conf: str = ""
     """The topic's order configuration, where the name server has one."""
     leaders: dict[tuple[str, int], str] = field(default_factory=dict)
-    """Of a static topic: (broker name of its logical queues, queue id) → the broker that leads it."""
+    """For a static topic: (broker name of its logical queues, queue id) → the broker that leads it."""
 
     @property
     def logical_queues(self) -> list[MessageQueue]:
@@ -82,7 +82,7 @@ class TopicRoute:
         return [MessageQueue(self.topic, name, queue_id) for name, queue_id in sorted(self.leaders)]
 
     def write_queues(self) -> list[MessageQueue]:
-        """The queues that take messages now: of writable brokers whose master is known."""
+        """The queues to which messages can be sent now: those of writable brokers whose master is known."""
         if self.order_conf:
             pairs = (item.split(":") for item in self.order_conf.split(";") if ":" in item)
             return [MessageQueue(self.topic, name, i) for name, count in pairs for i in range(int(count))]

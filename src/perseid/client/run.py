@@ -1,4 +1,4 @@
-"""Run clients until the process is told to end, then let them finish.
+"""Run clients until the process gets a signal to end, then let them finish.
 
     producer = Producer("host:9876")
     consumer = PushConsumer("host:9876", "billing", {"orders": "*"}, charge)
@@ -45,9 +45,9 @@ async def run_until_signal(
     itself when that is the last client; other work is cancelled once the last client is stopped. When `work` has ended,
     the clients are stopped, too.
 
-    0: all was finished. 1: not within `drain_ms`, counted from the signal. 128 + n: a second signal came, of number n.
-    Handlers in threads can't be ended: the process waits for them. An exception of a client or of `work` is raised once
-    the others are stopped. `UsageError` in another thread than the main one, which alone gets signals.
+    Exit codes: 0 if everything finished, 1 if not within `drain_ms` after the signal, 128 + n after a second signal
+    with number n. Handlers in threads can't be ended: the process waits for them. An exception of a client or of `work`
+    is raised when the others are stopped. `UsageError` outside of the main thread, because only that gets signals.
     """
     if threading.current_thread() is not threading.main_thread():
         if work is not None:

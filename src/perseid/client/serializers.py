@@ -1,4 +1,4 @@
-"""Serializers: bodies out of objects, and objects out of bodies.
+"""Serializers turn objects into bodies, and bodies into objects.
 
     ORDERS = Json(Order)                                       # a dataclass, a msgspec.Struct, a TypedDict, …
 
@@ -7,11 +7,11 @@
     async for message in consumer:
         order = message.decode(ORDERS)                         # mypy knows: an Order
 
-`message()` writes the format into the property `contentType`, which is also Spring's name for it, so that clients in
-other languages can tell. A value that can't be written raises `InvalidMessage`, before anything is sent.
+`message()` writes the format into the property `contentType`, the name that Spring uses, so that clients in other
+languages can read it. A value that can't be written raises `InvalidMessage`, before anything is sent.
 
-A body that can't be read raises `InvalidBody`. If a handler or loop lets it out, the message goes the way of each one
-that failed: it comes again, and ends in the dead letters. Where trying again is of no use, send it there at once:
+A body that can't be read raises `InvalidBody`. If this leaves the handler or loop, the message is retried like any
+other that failed, and ends in the dead letters. Since a retry does not help, you can send it there at once:
 
     try:
         order = message.decode(ORDERS)
@@ -49,7 +49,7 @@ class MessageFields(TypedDict, total=False):
 
 
 class Serializer(ABC, Generic[T]):
-    """A format of bodies. For one of your own, override `dumps` and `loads`, or use `Functions`."""
+    """A format of bodies. For your own format, override `dumps` and `loads`, or use `Functions`."""
 
     content_type = "application/octet-stream"
     """What the property `contentType` of its messages says."""
@@ -60,7 +60,7 @@ class Serializer(ABC, Generic[T]):
 
     @abstractmethod
     def loads(self, data: bytes) -> T:
-        """The value of a body; raises when there is none."""
+        """The value in a body; raises if the body can't be read."""
 
     def message(self, topic: str, value: T, **fields: Unpack[MessageFields]) -> Message:
         """A message with this value as its body; `fields` are those of `Message`."""
@@ -100,7 +100,7 @@ class Json(Serializer[T]):
 
 
 class Msgpack(Serializer[T]):
-    """MessagePack: smaller and quicker than JSON, and not for people to read. Takes types as `Json` does."""
+    """MessagePack: smaller and faster than JSON, but not readable. Takes a type as `Json` does."""
 
     content_type = "application/vnd.msgpack"
 
@@ -137,7 +137,7 @@ G = TypeVar("G", bound=GeneratedMessage)
 class Protobuf(Serializer[G]):
     """Protocol Buffers: `Protobuf(orders_pb2.Order)`, a class that protoc has generated.
 
-    A message whose fields all have their defaults has an empty body, which brokers do not take.
+    A message whose fields all have their defaults would have an empty body, which brokers do not accept.
     """
 
     content_type = "application/x-protobuf"

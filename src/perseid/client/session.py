@@ -1,9 +1,9 @@
-"""Shared by all clients: an identity, connections, routes, heartbeats, and the server's requests.
+"""Sessions: the client id, connections, routes, heartbeats, and the requests of servers, for one or several clients.
 
 A session belongs to one producer, consumer or admin, or is shared: `Producer(..., session=consumer.session)`.
-It is started by its first user and ended by its last. For a cluster that authenticates clients:
-`Producer(session=Session("host:9876", credentials=Credentials("user", "key")))`, or what the environment names
-(`perseid.client.credentials`). With `tls=ClientTls(…)` it speaks TLS.
+The first client that uses it starts it, the last one ends it. For a cluster that authenticates clients:
+`Producer(session=Session("host:9876", credentials=Credentials("user", "key")))`. Without `credentials`, the environment
+variables count (`perseid.client.credentials`). With `tls=ClientTls(…)` it uses TLS.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Session:
         return self._users > 0
 
     async def start(self) -> None:
-        """Count one more user; the first one starts the polling and the heartbeats."""
+        """Count one more client; the first one starts the polling and the heartbeats."""
         self._users += 1
         if self._users == 1:
             self._loop = asyncio.get_running_loop()
@@ -110,7 +110,7 @@ class Session:
             ]
 
     async def stop(self) -> None:
-        """Count one user less; the last one closes everything."""
+        """Count one client less; the last one closes everything."""
         if self._users == 0:
             return
         self._users -= 1

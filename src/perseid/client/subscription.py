@@ -18,10 +18,10 @@ ALL = "*"
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """An SQL92 expression over a message's properties, for brokers with enablePropertyFilter."""
+    """An SQL92 expression over a message's properties. Brokers need `enablePropertyFilter=true`."""
 
     text: str
-    """Such as `amount > 100 AND region = 'EU'`; `TAGS` is the tag."""
+    """The expression, such as `amount > 100 AND region = 'EU'`. `TAGS` is the tag."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """TLS of clients: `Producer("host:9876", tls=ClientTls(ca="ca.pem"))`.
 
-Servers are verified unless `verify=False` is said. All connections of a client use it, to name servers and to brokers.
-A client that is told nothing does what the environment says (PERSEID_TLS, PERSEID_CA, PERSEID_CERT, …).
+Servers are verified unless `verify=False`. All connections of a client use it, to name servers and to brokers. Without
+`tls`, a client follows the environment variables (PERSEID_TLS, PERSEID_CA, PERSEID_CERT, …).
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ KEY_PASSWORD, SERVER_NAME, INSECURE = "PERSEID_KEY_PASSWORD", "PERSEID_SERVER_NA
 
 @dataclass(frozen=True, slots=True)
 class ClientTls:
-    """Paths name PEM files, which are read when a client dials first."""
+    """The TLS settings of a client. Paths name PEM files, which are read at the first connection."""
 
     ca: str = ""
-    """Certificates of the CAs that vouch for servers; empty: the system's."""
+    """A file of CA certificates that verify servers. Empty: the system's."""
     cert: str = ""
-    """A certificate of one's own, for servers that require one."""
+    """The client's certificate, for servers that require one."""
     key: str = ""
-    """Its key; empty: it is in the same file."""
+    """Its key. Empty: it is in the same file."""
     key_password: str = field(default="", repr=False)
-    """Of an encrypted key."""
+    """The password of an encrypted key."""
     key_password_file: str = ""
     """The same, in the first line of a file."""
     verify: bool = True
-    """False: any server is trusted, one that only pretends to be it as well."""
+    """False: servers' certificates are not verified, so anyone can pretend to be the server. For trials only."""
     server_name: str = ""
-    """Whom servers' certificates have to name; empty: the host that is dialled."""
+    """The name that servers' certificates must have. Empty: the host of the address."""
 
     def context(self) -> ssl.SSLContext:
         """What connections are made with. BadSettings names the file that can't be used."""

@@ -1,12 +1,12 @@
-"""Message traces: what this client sent and what its handlers did, in the original's form and topic.
+"""Message traces: a hook that records sends and calls of handlers, in RocketMQ's format and topic.
 
-`ProducerOptions(hooks=[Tracer()])`, `PushOptions(hooks=[Tracer()])`. `mqadmin queryMsgTraceById`, the original's
-dashboard and `perseid spark trace` read them. A send that failed leaves none, as in the original, nor does a message
-whose broker says so (`traceOn=false`).
+`ProducerOptions(hooks=[Tracer()])`, `PushOptions(hooks=[Tracer()])`. `mqadmin queryMsgTraceById`, RocketMQ's dashboard
+and `perseid spark trace` read the traces. As in RocketMQ, a send that failed writes no trace, and neither does a
+message if its broker switches traces off (`traceOn=false`).
 
-Traces wait until 100 are there or the first one is a second old, at most 2,048: what comes while the buffer is full is
-dropped and counted. They are sent once, in messages of up to 128 kB whose keys are the ids and keys of what is
-traced; what can't be sent is logged and counted as dropped.
+Traces are sent when there are 100, or when the first one is a second old. At most 2,048 are buffered: further ones are
+dropped and counted. They are sent once, in messages of up to 128 kB whose keys are the ids and keys of the traced
+messages. Traces that can't be sent are logged and counted as dropped.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _DELAYED = frozenset({"DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIV
 
 
 class Tracer(Hook):
-    """Traces one client: make one for each. `topic` is where the traces go."""
+    """Traces one client: make one for each client. `topic` is the topic of the traces."""
 
     def __init__(self, topic: str = TRACE_TOPIC) -> None:
         self.topic = topic

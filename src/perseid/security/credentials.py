@@ -17,9 +17,9 @@ class Credentials:
     access_key: str
     """The user's name."""
     secret_key: str = field(repr=False)
-    """Its key, which never leaves the client."""
+    """The secret key, which is never sent."""
     security_token: str | None = field(default=None, repr=False)
-    """What a temporary user has besides."""
+    """The additional token of a temporary user."""
 
     def sign(self, header: Header | Mapping[str, str | None] | None, body: Buffer) -> dict[str, str | None]:
         """The header's fields, with the user and its signature."""

@@ -1,5 +1,5 @@
-"""Topics as Spark tables: `spark.read.format("perseid")`, `spark.readStream.format("perseid")`, and jobs; store folders
-without a broker: `spark.read.format("perseid-log")`.
+"""Topics as Spark tables: `spark.read.format("perseid")` and `spark.readStream.format("perseid")`. Store folders
+without a broker: `spark.read.format("perseid-log")`. Jobs: `perseid.spark.jobs`.
 
     import perseid.spark
     spark = perseid.spark.session()
@@ -38,12 +38,12 @@ def session(
     config: Mapping[str, str] | None = None,
     jvm: Jvm | None = None,
 ) -> SparkSession:
-    """A Spark session with the sources registered, on a Java that was found (`NoJava` when there is none);
-    `MissingExtra` without PySpark or pyarrow.
+    """A Spark session in which Perseid's sources and sink are registered. `NoJava` if no Java is found, `MissingExtra`
+    without PySpark or pyarrow.
 
-    `master` is Spark's, `sc://host:port` for a Connect server; without it what SPARK_REMOTE, spark-submit or
-    SPARK_MASTER say, or else a local session on all cores. `config` is added to the settings.
-    `jvm`: a JVM that this process has to start is started by it.
+    `master` is Spark's master, or `sc://host:port` for a Connect server. Default: SPARK_REMOTE, spark-submit's master
+    or SPARK_MASTER, else a local session on all cores. `config` is added to Spark's settings. `jvm` starts the JVM, if
+    this process has to start one.
     """
     extras.require("perseid.spark.session()", *PACKAGES)
     remote = (master or "").startswith("sc://") or (master is None and "SPARK_REMOTE" in os.environ)
@@ -70,9 +70,9 @@ def session(
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Add the data source and sink `perseid` and the source `perseid-log` to a session of your own; gives it back.
+    """Register the source and sink `perseid` and the source `perseid-log` in a session of your own, and return it.
 
-    Spark is told to hand filters over to those that are read with `pushDown`.
+    It also sets `spark.sql.python.filterPushdown.enabled`, which the option `pushDown` needs.
     """
     extras.require("perseid.spark.register()", *PACKAGES)
     from perseid.spark.log.source import PerseidLogDataSource

@@ -1,1 +1,1 @@
-"""For your tests: brokers in this process (`embedded`), brokers in virtual time (`virtual`), a pytest plugin."""
+"""For your tests: brokers in the test's process (`embedded`), clusters in virtual time (`cluster`), a pytest plugin."""

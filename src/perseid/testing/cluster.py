@@ -1,4 +1,5 @@
-"""A whole cluster in virtual time, for tests of your application: nothing waits, and faults come when you order them.
+"""A whole cluster in virtual time, for tests of your application: no test really waits, and you decide when faults
+happen.
 
     def test_a_failover(perseid_virtual_cluster):
         cluster = perseid_virtual_cluster                         # three brokers, three controllers
@@ -12,9 +13,9 @@
 
         cluster.run(main())
 
-The asyncio clients run unchanged: the same code as in production, given `cluster.namesrv`, on an event loop whose
-clock is virtual (`perseid.testing.loop`). The nodes are the real ones, on simulated machines whose disks forget at a
-power cut what was not synced. `seed` chooses latencies and elections: the same seed gives the same run.
+The asyncio clients run unchanged: the same code as in production, given `cluster.namesrv`, on an event loop whose clock
+is virtual (`perseid.testing.loop`). The nodes are the real ones, on simulated machines whose disks lose at a power cut
+what was not synced. `seed` decides latencies and elections: the same seed gives the same run.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ T = TypeVar("T")
 
 
 class VirtualCluster:
-    """Brokers, name servers and controllers in virtual time; ready to use when it is made.
+    """Brokers, name servers and controllers in virtual time. It is ready to use as soon as it is made.
 
     `replicas=3`: a set of three brokers under three controllers, as `perseid up --ha` runs it. `slaves=1`: a master
     with a slave that never becomes master. Without either: one broker. `broker`, `store` and `replication` are the
     brokers' settings. Close it, or use it with `with`.
 
-    Names of machines, for faults: `master` (whichever is it now), `broker-1`, `namesrv-1`, `controller-1`, …; `slaves`,
-    `brokers`, `controllers`, `name servers`, `all`; and `client` for the clients' machine.
+    Names of machines, for faults: `master` (the broker that is master now), `broker-1`, `namesrv-1`, `controller-1`, …;
+    `slaves`, `brokers`, `controllers`, `name servers`, `all`; and `client` for the clients' machine.
     """
 
     def __init__(self, *, seed: int = 0, **layout: Unpack[LayoutOptions]) -> None:
@@ -82,34 +83,34 @@ class VirtualCluster:
 
     @property
     def namesrv(self) -> str:
-        """The name servers' addresses: what clients are given."""
+        """The name servers' addresses: the argument of clients."""
         return self.machines.namesrv
 
     # ---- time ----
 
     @property
     def now(self) -> Millis:
-        """The true time, in milliseconds since 1970."""
+        """The virtual time, in milliseconds since 1970."""
         return EPOCH_MS + self.scheduler.now_us // US_PER_MS
 
     def run(self, coroutine: Coroutine[Any, Any, T], *, limit_s: float = LIMIT_S) -> T:
         """The result of a coroutine, such as `main()`, that uses asyncio and the asyncio clients.
 
-        While it waits, virtual time passes. `limit_s`: WaitedInVain, which lists what waits, when the coroutine has
-        not gone on for so much virtual time; a timer that is longer, such as `asyncio.sleep(100_000)`, is waited for.
-        What it leaves running goes on in the next call.
+        While it waits, virtual time passes. If it makes no progress for `limit_s` seconds of virtual time,
+        `WaitedInVain` lists the waiting tasks. A longer timer, such as `asyncio.sleep(100_000)`, is awaited. Tasks that
+        it leaves running continue in the next call.
         """
         return self.loop.run(coroutine, limit_s)
 
     def advance(
         self, ms: int = 0, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
     ) -> None:
-        """Let time pass; clients that run go on meanwhile. In a coroutine write `await asyncio.sleep(seconds)`."""
+        """Let time pass; running clients continue meanwhile. In a coroutine, use `await asyncio.sleep(seconds)`."""
         ms += int(seconds * S + minutes * MINUTE + hours * HOUR + days * DAY)
         self.loop.play(self._in(ms))
 
     def until(self, condition: Callable[[], bool], *, within_s: float = LIMIT_S) -> None:
-        """Let time pass until the condition holds; PerseidError when it does not within that virtual time."""
+        """Let time pass until the condition holds. `PerseidError` if it does not hold within that virtual time."""
         if not self.loop.play(self._in(int(within_s * S)), condition):
             raise PerseidError(f"{condition!r} did not come true within {within_s:g} s of virtual time")
 
@@ -117,13 +118,13 @@ class VirtualCluster:
 
     @property
     def master(self) -> str:
-        """The name of the machine that is master now, such as `broker-2`; empty: none is."""
+        """The name of the machine that is master now, such as `broker-2`. Empty: there is none."""
         master = self.machines.master
         return "" if master is None else master.name
 
     @property
     def is_ready(self) -> bool:
-        """There is a master that all name servers know, and all brokers have what it has."""
+        """Whether all name servers know a master, and all brokers have its messages."""
         return self.machines.is_ready
 
     def start(self) -> None:
@@ -144,47 +145,49 @@ class VirtualCluster:
                 node.start()
 
     def kill(self, name: str = "master") -> str:
-        """The process dies: its memory is lost, what it wrote is not. Gives the machine's name, for `restart`."""
+        """Kill the process: its memory is lost, its disk is not. Returns the machine's name, for `restart`."""
         return self._down(name, lambda node: node.crash())
 
     def cut_power(self, name: str = "master") -> str:
-        """The machine goes off: what was not synced to its disk may be lost, torn or garbage. Gives its name."""
+        """Switch the machine off: data that was not synced to its disk may be lost, torn or garbage. Returns its
+        name."""
         return self._down(name, lambda node: node.cut_power())
 
     def shut_down(self, name: str = "master") -> str:
-        """End a node cleanly, as SIGTERM does: it is down a moment later. Gives the machine's name."""
+        """End a node cleanly, as SIGTERM does: it is down a moment later. Returns the machine's name."""
         return self._down(name, lambda node: node.shut_down())
 
     def signal(self, number: int) -> None:
-        """Do what the application does at a signal, such as `signal.SIGTERM`: `loop.add_signal_handler` said what."""
+        """Run the application's handler of a signal, such as `signal.SIGTERM`, that `loop.add_signal_handler` has
+        set."""
         self.loop.send_signal(number)
 
     # ---- faults that heal ----
 
     def partition(self, one: str, other: str) -> None:
-        """Nothing passes between the ones and the others, such as `master` and `controllers`, until `heal()`."""
+        """Cut the network between two groups of machines, such as `master` and `controllers`, until `heal()`."""
         for source, target in pairs(self._names(one), self._names(other)):
             self.network.block(source, target)
 
     def slow(self, name: str, *, network_ms: int = 0, disk_ms: int = 0) -> None:
-        """All that the machine sends and gets takes so much longer, and each sync of its disk takes so long."""
+        """Delay everything that the machine sends and receives, and each sync of its disk, by these times."""
         for one in self._names(name):
             self.network.delays_us[one] = network_ms * US_PER_MS
         for node in self.machines.named(name) if disk_ms else ():
             node.sync_us = (disk_ms * US_PER_MS, disk_ms * US_PER_MS)
 
     def stall(self, name: str = "master") -> None:
-        """The process stands still until `heal()`, as at SIGSTOP: its connections stay open, and nothing answers."""
+        """Stop the process until `heal()`, as SIGSTOP does: its connections stay open, and it does not answer."""
         for node in self.machines.named(name):
             node.stall(True)
 
     def full_disk(self, name: str = "master", ratio: float = 1.0) -> None:
-        """The disk is full, or to this part, until `heal()`."""
+        """Fill the disk, or this part of it, until `heal()`."""
         for node in self.machines.named(name):
             node.disk.fill(ratio)
 
     def heal(self) -> None:
-        """End all partitions, and all that is slow, stalled or full. Nodes that are down stay down (`restart`)."""
+        """End all partitions, delays, stalls and full disks. Nodes that are down stay down (`restart`)."""
         self.network.delays_us.clear()
         for source, target in sorted(self.network.blocked):
             self.network.heal(source, target)
@@ -194,11 +197,11 @@ class VirtualCluster:
     # ---- what happened ----
 
     def story(self, *words: str) -> list[str]:
-        """What happened, line by line; only lines with one of `words`, when there are some."""
+        """The events of the run as lines. With `words`, only lines that have one of them."""
         return self.scheduler.trace.story(*words)
 
     def digest(self) -> str:
-        """16 hex digits that stand for all that happened: equal for equal runs."""
+        """A hash of the whole run, 16 hex digits: equal for equal runs."""
         return self.scheduler.trace.digest()
 
     # ---- inside ----

@@ -46,11 +46,12 @@ SMALL_STORE = StoreConfig(
 
 
 class EmbeddedBroker:
-    """A name server and a broker on free ports of 127.0.0.1; `namesrv` and `address` say where.
+    """A name server and a broker on free ports of 127.0.0.1, in this process; `namesrv` and `address` are their
+    addresses.
 
-    `data` is the folder of the store; without it a temporary one is used and removed at the end. Stop and start
-    again as often as you like: what was stored is still there, under the same address. `disk` makes the broker's
-    disk from a folder's name, so that a test can put a failing one in its place; `limits` bounds connections.
+    `data` is the folder of the store; without it, a temporary one is used and removed at the end. You can stop and
+    start it again as often as you like: messages stay, and so does the address. `disk` makes the broker's disk from a
+    folder's name, so that a test can use a failing disk. `limits` limits connections.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class EmbeddedBroker:
 
     @property
     def namesrv(self) -> str:
-        """`host:port` of the name server: what clients are given."""
+        """`host:port` of the name server: the argument of clients."""
         return f"{HOST}:{self._ports[0]}"
 
     @property
@@ -86,7 +87,7 @@ class EmbeddedBroker:
         return f"{HOST}:{self._ports[1]}"
 
     def start(self) -> Self:
-        """Start both nodes and wait until the broker is registered. PerseidError when a node can't start."""
+        """Start both nodes and wait until the broker is registered. `PerseidError` if a node can't start."""
         if self._loop is not None:
             raise PerseidError("this broker is running already")
         loop = asyncio.new_event_loop()
@@ -101,7 +102,7 @@ class EmbeddedBroker:
         return self
 
     def stop(self) -> None:
-        """Stop cleanly: what was acknowledged is on disk."""
+        """Stop cleanly: all acknowledged messages are on the disk."""
         if self._loop is None:
             return
         try:
@@ -110,7 +111,7 @@ class EmbeddedBroker:
             self._end_thread()
 
     def create_topic(self, topic: str, queues: int = 4) -> None:
-        """A topic that is there before the first message is sent."""
+        """Create a topic before the first message is sent."""
         with BlockingAdmin(self.namesrv) as admin:
             admin.create_topic(topic, queues)
 
@@ -127,7 +128,7 @@ class EmbeddedBroker:
         self.close()
 
     def close(self) -> None:
-        """Stop, and remove the folder if it is a temporary one."""
+        """Stop, and remove the folder if it is temporary."""
         try:
             self.stop()
         finally:

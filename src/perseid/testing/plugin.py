@@ -1,12 +1,12 @@
-"""The pytest plugin: it is there as soon as perseid is installed.
+"""The pytest plugin. Installing perseid installs it.
 
     def test_orders(perseid_broker):
         with BlockingProducer(perseid_broker.namesrv) as producer:
             ...
 
 `perseid_broker` is a fresh broker for each test, `perseid_session_broker` one for the whole run; both on real sockets
-and in real time. `perseid_virtual` is a broker in virtual time, `perseid_virtual_cluster` a set of three: nothing
-waits, and faults come when the test orders them.
+and in real time. `perseid_virtual` is a broker in virtual time, `perseid_virtual_cluster` a set of three. In virtual
+time no test really waits, and the test decides when faults happen.
 
     async def test_orders(perseid_virtual):
         async with Producer(perseid_virtual.namesrv) as producer:
@@ -59,7 +59,7 @@ def perseid_broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture(scope="session")
 def perseid_session_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """The same, one for all tests: quicker; tests keep apart by their topics' names."""
+    """One broker for all tests of the run. It is quicker, but tests must use different topics."""
     from perseid.testing.embedded import EmbeddedBroker
 
     with EmbeddedBroker(tmp_path_factory.mktemp("perseid")) as broker:
@@ -78,7 +78,7 @@ def perseid_virtual() -> Iterator[VirtualBroker]:
 
 @pytest.fixture
 def perseid_virtual_cluster() -> Iterator[VirtualCluster]:
-    """Three brokers and three controllers in virtual time: `kill("master")` is a failover."""
+    """Three brokers under three controllers in virtual time: `kill("master")` causes a failover."""
     from perseid.testing.cluster import VirtualCluster
 
     with VirtualCluster(replicas=3) as cluster:

@@ -1,4 +1,4 @@
-"""A broker in virtual time: your test says when time passes, when the process dies, when the power fails.
+"""A broker in virtual time: your test decides when time passes, when the process dies, when the power fails.
 
     with VirtualBroker() as broker:
         broker.create_topic("orders", queues=1)
@@ -10,8 +10,8 @@
         broker.cut_power()
         broker.start()
 
-Nothing sleeps and no port is opened: ten seconds take a millisecond. The broker is the very one that serves the
-real world; its disk forgets at a power cut what was not synced (`perseid.sim.disk`), and `seed` chooses how.
+Nothing sleeps and no port is opened: ten seconds take a millisecond. The broker is the real one. Its simulated disk
+loses at a power cut what was not synced (`perseid.sim.disk`); `seed` decides how.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ STOP_S = 30
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Where a message went."""
+    """Where a message was stored."""
 
     msg_id: str
     """The id of the message."""
     queue_id: int
-    """The queue that it stands in."""
+    """The queue in which it is stored."""
     queue_offset: int
-    """Its place there."""
+    """Its offset in this queue."""
     code: int
     """0, or 10: stored, but not flushed in time."""
 
 
 class Pulled(list[Record]):
-    """The messages of one pull, with what the broker said about their queue."""
+    """The messages of one pull, with the broker's data about their queue."""
 
     def __init__(self, records: Sequence[Record], code: int, header: PullMessageResponse) -> None:
         super().__init__(records)
@@ -79,9 +79,9 @@ class Pulled(list[Record]):
 
 
 class VirtualBroker(VirtualCluster):
-    """A broker and its name server in virtual time, running from the first line on.
+    """A broker and its name server in virtual time; they run as soon as it is made.
 
-    Takes the asyncio clients (`run`), and has a small client of its own for plain tests: `send`, `pull`, `commit`.
+    Use it with the asyncio clients (`run`), or with its own small client in plain tests: `send`, `pull`, `commit`.
     """
 
     def __init__(self, *, broker: BrokerConfig = BROKER, store: StoreConfig = SMALL_STORE, seed: int = 0) -> None:
@@ -99,12 +99,12 @@ class VirtualBroker(VirtualCluster):
 
     @property
     def broker(self) -> NodeDriver:
-        """The broker's own state machine, to look into."""
+        """The broker's state machine, to inspect it."""
         return self.machines.brokers[0]
 
     @property
     def running(self) -> bool:
-        """Whether the broker's process lives."""
+        """Whether the broker's process runs."""
         return self.broker.machine is not None
 
     def stop(self) -> None:
@@ -113,7 +113,7 @@ class VirtualBroker(VirtualCluster):
         self.until(lambda: not self.running, within_s=STOP_S)
 
     def crash(self) -> None:
-        """Kill the broker's process: its memory is lost, what it wrote is not."""
+        """Kill the broker's process: its memory is lost, its disk is not."""
         self.kill("broker-1")
 
     # ---- requests ----
@@ -142,7 +142,7 @@ class VirtualBroker(VirtualCluster):
         delay_ms: int = 0,
         properties: Mapping[str, str] | None = None,
     ) -> Sent:
-        """Send a message and wait for its acknowledgement. RequestRefused, with the broker's code and remark."""
+        """Send a message and wait for its acknowledgement. `RequestRefused` has the broker's code and remark."""
         all_properties = dict(properties or {})
         if tag is not None:
             all_properties[props.TAGS] = tag
@@ -178,7 +178,7 @@ class VirtualBroker(VirtualCluster):
         group: str = "virtual",
         expression: str = "*",
     ) -> Pulled:
-        """The messages of a queue from an offset on; `wait_ms`: so long the pull may wait for the next one."""
+        """The messages of a queue from an offset on. The pull may wait up to `wait_ms` for the next one."""
         header = PullMessageRequest(
             consumer_group=group,
             topic=topic,
@@ -197,12 +197,12 @@ class VirtualBroker(VirtualCluster):
         return Pulled(records, reply.code, reply.header(PullMessageResponse))
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """A consumer group has read up to `offset`."""
+        """Commit `offset` for a consumer group."""
         header = UpdateConsumerOffsetRequest(consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset)
         self._succeed(RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where a group goes on; None when the broker does not know."""
+        """The offset that a group has committed, or None."""
         header = QueryConsumerOffsetRequest(consumer_group=group, topic=topic, queue_id=queue_id)
         reply = self._succeed(RequestCode.QUERY_CONSUMER_OFFSET, header, b"", (0, ResponseCode.QUERY_NOT_FOUND))
         return reply.header(OffsetResponse).offset if reply.code == ResponseCode.SUCCESS else None
@@ -214,7 +214,7 @@ class VirtualBroker(VirtualCluster):
         body: Buffer = b"",
         timeout_ms: int = TIMEOUT_MS,
     ) -> Command:
-        """Any request, and its answer. PerseidError when there is none within `timeout_ms` of virtual time."""
+        """Send any request, and return its answer. `PerseidError` if none comes within `timeout_ms` of virtual time."""
         address = f"{self.broker.ip}:{self.broker.listeners['main']}"
         reply = self._client.call(address, code, header, body, self._in(timeout_ms))
         if reply is None:

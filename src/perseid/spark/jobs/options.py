@@ -15,10 +15,10 @@ KEEP_HOURS = 7 * 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveOptions:
-    """How a topic is landed.
+    """How a topic is archived.
 
     `format`, `partition_by`, `schema`, `message`, `drop_value` and the filters (`tags`, and the source's `sql` and
-    `dedupe`) are properties of the table: they are needed for a new table only, and must not differ later.
+    `dedupe`) are properties of the table: set them only for a new table. Later they must not differ.
     """
 
     format: Annotated[
