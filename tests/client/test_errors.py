@@ -312,8 +312,16 @@ def test_only_errors_of_the_tree_come_out_of_a_faulty_server(fault: str, everywh
 
     raised = run(test())
     assert {"send", "in order", "max_offset", "admin topic_config", "append"} <= raised.keys()
-    if fault == "permission refused" and not everywhere:
-        assert isinstance(raised["send to a queue"].__cause__, ServerRefused), raised["send to a queue"]
+
+
+def test_a_send_that_is_refused_names_the_refusal_as_its_cause() -> None:
+    async def test() -> None:
+        async with Faulty(FAULTS["permission refused"], everywhere=False) as server:
+            with pytest.raises(SendFailed) as failed:
+                await CALLS["send to a queue"](server.address, None)
+        assert isinstance(failed.value.__cause__, ServerRefused), failed.value
+
+    run(test())
 
 
 def test_only_errors_of_the_tree_come_out_when_nothing_listens() -> None:

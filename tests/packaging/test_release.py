@@ -175,8 +175,9 @@ def test_the_workflow_has_the_steps_of_release_dry() -> None:
     steps = [run.removeprefix("python -m release ") for run in runs("publish") if "-m release" in run]
     assert steps and set(steps) <= set(command.STEPS)
     rule = subprocess.run(
-        ["make", "-n", "-o", ".venv/.ready", "release-dry", "STEPS=check"], cwd=ROOT, capture_output=True, text=True
-    )
+        ["make", "--no-print-directory", "-n", "-o", ".venv/.ready", "release-dry", "STEPS=check"],
+        cwd=ROOT, env={**os.environ, "MAKEFLAGS": ""}, capture_output=True, text=True,
+    )  # fmt: skip
     assert rule.stdout.split() == [".venv/bin/python", "-m", "release", "check"], rule.stderr
 
 
