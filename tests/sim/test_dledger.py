@@ -70,7 +70,7 @@ def test_brokers_whose_oldest_entries_went_with_a_full_disk_start_and_go_on(powe
 
 
 def master_at_once(patch: pytest.MonkeyPatch) -> None:
-    """An elected leader is master before it knows what older terms left."""
+    """An elected leader is master before it knows the entries of older terms."""
     patch.setattr(GroupStore, "settled", True)
 
 
@@ -80,7 +80,7 @@ def offsets_of_the_dispatched(patch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledged_before_commit(patch: pytest.MonkeyPatch) -> None:
-    """An answer leaves when the leader has the entry."""
+    """An answer is sent when only the leader has the entry."""
 
     def ready(self: Durability) -> int:
         entries = self._store.log._entries  # type: ignore[attr-defined]
@@ -97,12 +97,12 @@ def read_before_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def pending_offsets_kept(patch: pytest.MonkeyPatch) -> None:
-    """A broker that is master again goes on with the queue offsets that it had given."""
+    """A broker that is master again goes on with its former queue offsets."""
     patch.setattr(GroupAppends, "forget_pending", lambda self: None)
 
 
 def marks_by_nobody(patch: pytest.MonkeyPatch) -> None:
-    """A new leader waits for somebody else to commit older terms."""
+    """A new leader does not commit older terms itself."""
 
     def lead(self: DLedgerMember) -> None:
         if self.store.settled:
@@ -113,7 +113,7 @@ def marks_by_nobody(patch: pytest.MonkeyPatch) -> None:
 
 
 def stays_master(patch: pytest.MonkeyPatch) -> None:
-    """A broker that is deposed goes on as master, and so it is one still when it leads in a later term."""
+    """A deposed broker goes on as master, and still is one when it leads in a later term."""
     real = Roles.become
     patch.setattr(Roles, "become", lambda self, *, master: real(self, master=master) if master else None)
     settle = DLedgerMember.settle

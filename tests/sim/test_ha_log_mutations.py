@@ -26,7 +26,7 @@ from .test_ha_mutations import is_found, no_self_checks
 
 
 def shown_before_it_is_flushed(patch: pytest.MonkeyPatch) -> None:
-    """C5, #8239: a master alone in sync shows readers what a power cut takes back."""
+    """C5, #8239: a master without in-sync slaves shows readers messages that a power cut takes back."""
 
     def confirm(self: AutoSwitchReplication) -> None:
         assert self.master is not None
@@ -37,7 +37,7 @@ def shown_before_it_is_flushed(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_old_checkpoint_counts(patch: pytest.MonkeyPatch) -> None:
-    """B13: a checkpoint that was on its way when the log was cut counts as the last one."""
+    """B13: a checkpoint that was being saved when the log was truncated counts as the last one."""
     real = Flusher.handle
 
     def handle(self: Flusher, event: Any) -> Any:
@@ -50,7 +50,7 @@ def an_old_checkpoint_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def cut_without_zeros(patch: pytest.MonkeyPatch) -> None:
-    """B13, #10666: what is cut stays in the files, behind the end."""
+    """B13, #10666: truncated records stay in the files, after the end."""
     patch.setattr(Segments, "zero_from", lambda self, offset: 0)
 
 
@@ -58,17 +58,17 @@ def cut_without_zeros(patch: pytest.MonkeyPatch) -> None:
 
 
 def stuck_for_ever(patch: pytest.MonkeyPatch) -> None:
-    """C13: a replica that died with the proposal to take it in is waited for until it comes back."""
+    """C13: a replica that died during the proposal to add it is waited for until it comes back."""
     patch.setattr(InSync, "stuck", False)
 
 
 def nobody_is_awaited(patch: pytest.MonkeyPatch) -> None:
-    """C13: a replica has to have every byte in one instant to come in."""
+    """C13: a replica joins only if it has every byte at one instant."""
     patch.setattr(InSync, "near", lambda self, replica, now: None)
 
 
 def the_mark_moves_on(patch: pytest.MonkeyPatch) -> None:
-    """C13: what a replica has to reach to have caught up moves on with all that it is sent."""
+    """C13: the offset that a replica must reach to catch up rises with all data sent to it."""
     real = Master._sent
 
     def sent(self: Master, follower: Follower, first: int, now: int) -> None:
@@ -82,7 +82,7 @@ def the_mark_moves_on(patch: pytest.MonkeyPatch) -> None:
 
 
 def offsets_are_rebuilt(patch: pytest.MonkeyPatch) -> None:
-    """B7, #6344: a master that is elected again takes for a queue's end what is confirmed of it."""
+    """B7, #6344: a re-elected master takes a queue's confirmed end for its end."""
     no_self_checks(patch)
     real = AutoSwitchReplication.lead_on
 
@@ -96,7 +96,7 @@ def offsets_are_rebuilt(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_epoch_of_its_own(patch: pytest.MonkeyPatch) -> None:
-    """B11, #9689: a master that is elected again goes on under the epoch that it had."""
+    """B11, #9689: a re-elected master goes on in its former epoch."""
 
     def lead_on(self: AutoSwitchReplication, epoch: int) -> list[Effect]:
         self.epoch = epoch
@@ -109,7 +109,7 @@ def no_epoch_of_its_own(patch: pytest.MonkeyPatch) -> None:
 
 
 def twelve_bytes_are_a_handshake(patch: pytest.MonkeyPatch) -> None:
-    """B15, #6307: a handshake of which twelve bytes are there is taken for all of it."""
+    """B15, #6307: a handshake is taken for complete when twelve bytes of it are there."""
 
     def decode(data: Any, at: int = 0) -> Any:
         return decode_slave_handshake(bytes(data[at : at + 16]).ljust(16, b"\0"))
@@ -119,7 +119,7 @@ def twelve_bytes_are_a_handshake(patch: pytest.MonkeyPatch) -> None:
 
 
 def half_a_head_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """B16, #5651: a packet whose head comes in two pieces is lost."""
+    """B16, #5651: a packet whose header arrives in two pieces is lost."""
     real = Slave._take
 
     def take(self: Slave, view: memoryview) -> None:
@@ -134,7 +134,7 @@ def half_a_head_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def learners_come_in(patch: pytest.MonkeyPatch) -> None:
-    """asyncLearner: nobody looks at what a handshake says of it."""
+    """asyncLearner: the flag in a handshake is ignored."""
     real = Master._greet
 
     def greet(self: Master, follower: Follower, said: SlaveHandshake) -> list[Effect]:
@@ -146,7 +146,7 @@ def learners_come_in(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_node_less(patch: pytest.MonkeyPatch) -> None:
-    """inSyncReplicas: the master counts twice."""
+    """inSyncReplicas: the master is counted twice."""
 
     def on_nodes(self: Master, nodes: int) -> int:
         return real(self, nodes - 1) if nodes > 2 else EVERYTHING
@@ -156,7 +156,7 @@ def one_node_less(patch: pytest.MonkeyPatch) -> None:
 
 
 def however_few_are_in_sync(patch: pytest.MonkeyPatch) -> None:
-    """minInSyncReplicas: messages are taken with any number in sync."""
+    """minInSyncReplicas: messages are accepted with any number in sync."""
     patch.setattr(SyncStateSetNodes, "too_few", "")
 
 

@@ -72,7 +72,7 @@ def answers_before_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def unknown_is_success(patch: pytest.MonkeyPatch) -> None:
-    """B25, R9: an append whose outcome nobody knows counts as a success."""
+    """B25, R9: an append with an unknown outcome counts as a success."""
     real = Writes._begin
 
     def begin(self: Writes, name: str, write: Any) -> None:
@@ -104,7 +104,7 @@ def decided_side_by_side(patch: pytest.MonkeyPatch) -> None:
 
 
 def active_when_elected(patch: pytest.MonkeyPatch) -> None:
-    """C7: a controller decides as soon as it is elected, before it knows what was committed before it."""
+    """C7: a controller decides as soon as it is elected, before it knows all committed entries."""
     no_self_checks(patch)
 
     def mark(self: Controller) -> None:
@@ -117,7 +117,7 @@ def active_when_elected(patch: pytest.MonkeyPatch) -> None:
 
 
 def any_id_is_given(patch: pytest.MonkeyPatch) -> None:
-    """B24, C7: who claims an id gets it, though another one has it."""
+    """B24, C7: a broker gets the id that it claims, although another broker has it."""
     real = commands.apply_broker_id
 
     def apply(facts: Any, request: Any) -> Any:
@@ -130,7 +130,7 @@ def any_id_is_given(patch: pytest.MonkeyPatch) -> None:
 
 
 def old_masters_are_heard(patch: pytest.MonkeyPatch) -> None:
-    """C4: who is in sync is taken from anybody who was ever master, whatever it believes."""
+    """C4: the in-sync set is accepted from any former master, whatever its state."""
     real = commands.alter_sync_state_set
 
     def alter(facts: Any, request: Any, proposed: Any, peer: str) -> Any:
@@ -146,7 +146,7 @@ def old_masters_are_heard(patch: pytest.MonkeyPatch) -> None:
 
 
 def anybody_is_elected(patch: pytest.MonkeyPatch) -> None:
-    """C6: with nobody in sync alive, somebody else is elected, though that is not allowed."""
+    """C6: with no in-sync replica alive, another replica is elected, although that is not allowed."""
     real = commands.policy.elect
 
     def elect(in_sync: Any, others: Any, old: Any, prefer: Any, alive: Any) -> int | None:
@@ -161,7 +161,7 @@ def snapshot_without_data(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_heard_is_dead(patch: pytest.MonkeyPatch) -> None:
-    """B21: a new active controller takes for dead whom it has not heard yet."""
+    """B21: a new active controller takes brokers for dead before it has heard from them."""
     real = Liveness.may_live
 
     def may_live(self: Liveness, cluster: str, name: str, broker_id: int, now: int) -> bool:
@@ -172,7 +172,7 @@ def never_heard_is_dead(patch: pytest.MonkeyPatch) -> None:
 
 
 def old_channels_count(patch: pytest.MonkeyPatch) -> None:
-    """B19: the first channel of a broker is its channel for ever."""
+    """B19: a broker's first connection counts as its connection for ever."""
     no_self_checks(patch)
     real = Liveness.heard
 
@@ -184,7 +184,7 @@ def old_channels_count(patch: pytest.MonkeyPatch) -> None:
 
 
 def only_the_active_one_listens(patch: pytest.MonkeyPatch) -> None:
-    """B20: a new active controller knows nobody, and notices nobody's death."""
+    """B20: a new active controller knows no brokers, and notices no death."""
     real = Controller._activate
 
     def activate(self: Controller) -> None:
@@ -202,12 +202,12 @@ def only_the_active_one_listens(patch: pytest.MonkeyPatch) -> None:
 
 
 def joiners_do_not_count(patch: pytest.MonkeyPatch) -> None:
-    """B1: who is proposed is waited for only when the controller has said yes."""
+    """B1: a proposed replica is waited for only after the controller has agreed."""
     patch.setattr(InSync, "required", property(lambda self: self.agreed))
 
 
 def the_lost_are_dropped_at_once(patch: pytest.MonkeyPatch) -> None:
-    """B2: a replica whose connection is lost is not waited for any more, though the controller may elect it."""
+    """B2: a replica with a lost connection is no longer waited for, although the controller may elect it."""
     real = InSync.gone
 
     def gone(self: InSync, replica: int) -> None:
@@ -219,7 +219,7 @@ def the_lost_are_dropped_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_unconnected_are_passed_over(patch: pytest.MonkeyPatch) -> None:
-    """B4: what all have that are connected is confirmed."""
+    """B4: the confirm offset only needs the connected replicas."""
 
     def on_all(self: Master) -> int:
         connected = {follower.replica for follower in self.followers.values()}
@@ -235,7 +235,7 @@ def the_unconnected_are_passed_over(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_set_of_the_last_term(patch: pytest.MonkeyPatch) -> None:
-    """B8: who becomes master goes on with the set that it knew, and not with the controller's."""
+    """B8: a new master goes on with the in-sync set that it knew, not with the controller's."""
     real = InSync.agree
 
     def agree(self: InSync, members: Any, epoch: int, now: int) -> bool:
@@ -245,17 +245,17 @@ def the_set_of_the_last_term(patch: pytest.MonkeyPatch) -> None:
 
 
 def joins_before_it_has_all(patch: pytest.MonkeyPatch) -> None:
-    """C4: a replica comes in as soon as it follows."""
+    """C4: a replica joins the in-sync set as soon as it follows."""
     patch.setattr(Master, "_may_be_in", lambda self, replica: True)
 
 
 def joins_by_an_old_report(patch: pytest.MonkeyPatch) -> None:
-    """C4: a replica that had all that was confirmed comes in later, when more is."""
+    """C4: a replica that had reached the confirm offset joins later, when the confirm offset is higher."""
     patch.setattr(InSync, "keep_joiners", lambda self, may_join: None)
 
 
 def one_is_enough(patch: pytest.MonkeyPatch) -> None:
-    """C4: what the best replica has counts as what all have."""
+    """C4: the best replica's offset counts as that of all."""
 
     def on_all(self: Master) -> int:
         own = self.in_sync.own
@@ -265,7 +265,7 @@ def one_is_enough(patch: pytest.MonkeyPatch) -> None:
 
 
 def connections_are_counted(patch: pytest.MonkeyPatch) -> None:
-    """B17: a replica that comes back counts twice, as its old connection and as its new one."""
+    """B17: a returning replica counts twice, for its old connection and for its new one."""
     no_self_checks(patch)
     real = Master.on_all
 
@@ -288,7 +288,7 @@ def connections_are_counted(patch: pytest.MonkeyPatch) -> None:
 
 
 def reports_without_a_handshake(patch: pytest.MonkeyPatch) -> None:
-    """B14a: who reports before it said who it is counts as the last replica that said so."""
+    """B14a: a report before the handshake counts for the last replica that sent one."""
     real = Master._reported
 
     def reported(self: Master, follower: Follower, report: int, now: Millis) -> Any:
@@ -302,13 +302,13 @@ def reports_without_a_handshake(patch: pytest.MonkeyPatch) -> None:
 
 
 def reports_what_is_not_durable(patch: pytest.MonkeyPatch) -> None:
-    """C4, C5: a replica reports what it has written, where what is durable was asked for."""
+    """C4, C5: a replica reports its written data, although its durable data is required."""
     real = Slave.report_new
     patch.setattr(Slave, "report_new", lambda self, upto, now: real(self, self._replica.end, now))
 
 
 def reported_before_it_is_cut(patch: pytest.MonkeyPatch) -> None:
-    """B13: a slave follows before its cut is durable."""
+    """B13: a slave follows before its truncation is durable."""
 
     def trim(self: AutoSwitchReplication, trim: Any) -> list[Effect]:
         if trim.end >= self._store.log.end:
@@ -323,7 +323,7 @@ def reported_before_it_is_cut(patch: pytest.MonkeyPatch) -> None:
 
 
 def epochs_outlive_a_cut(patch: pytest.MonkeyPatch) -> None:
-    """B9: a slave that cuts its log keeps the epochs of what it cut."""
+    """B9: a slave that truncates its log keeps the epochs of the truncated part."""
 
     def adopt(self: Epochs, theirs: Any, upto: int) -> bool:
         kept = list(self.entries)
@@ -337,7 +337,7 @@ def epochs_outlive_a_cut(patch: pytest.MonkeyPatch) -> None:
 
 
 def labels_of_the_next_epoch(patch: pytest.MonkeyPatch) -> None:
-    """B10: what a handshake says of epochs that ended within one packet is forgotten."""
+    """B10: epochs in a handshake that ended within one packet are forgotten."""
     real = Epochs.adopt
 
     def adopt(self: Epochs, theirs: Any, upto: int) -> bool:
@@ -347,12 +347,12 @@ def labels_of_the_next_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_is_cut(patch: pytest.MonkeyPatch) -> None:
-    """C9: a slave takes its log for the master's, as far as it goes."""
+    """C9: a slave takes its whole log for the master's."""
     patch.setattr(Slave, "_point", lambda self, theirs, end: min(self._replica.end, end))
 
 
 def the_epoch_is_not_opened(patch: pytest.MonkeyPatch) -> None:
-    """B11, #6505: who becomes master writes on in the epoch of the last one."""
+    """B11, #6505: a new master goes on writing in the last one's epoch."""
 
     def begin(self: Epochs, epoch: int, end: int) -> None:
         if not self.entries:
@@ -362,7 +362,7 @@ def the_epoch_is_not_opened(patch: pytest.MonkeyPatch) -> None:
 
 
 def empty_epochs_are_not_saved(patch: pytest.MonkeyPatch) -> None:
-    """B12: the epochs that a slave takes over are not on its disk when it follows."""
+    """B12: a slave follows before the epochs that it takes over are on its disk."""
     real = AutoSwitchReplication._adopt
 
     def adopt(self: AutoSwitchReplication, trim: Any) -> list[Effect]:
@@ -383,7 +383,7 @@ def leads_before_its_epoch_is_durable(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_epoch_is_led_twice(patch: pytest.MonkeyPatch) -> None:
-    """C9: a master that was restarted goes on in the epoch that it led."""
+    """C9: a restarted master goes on in its former epoch."""
     patch.setattr(BrokerRole, "_may_lead", lambda self, epoch, now: True)
 
 
@@ -391,7 +391,7 @@ def an_epoch_is_led_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def all_is_confirmed(patch: pytest.MonkeyPatch) -> None:
-    """B4, C10: readers see what the master alone has."""
+    """B4, C10: readers see messages that only the master has."""
 
     def confirm(self: AutoSwitchReplication) -> None:
         self._store.flusher.confirm(self._store.log.end)
@@ -400,7 +400,7 @@ def all_is_confirmed(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_start_confirms_all(patch: pytest.MonkeyPatch) -> None:
-    """B5, #6609: what a start finds in the log readers see."""
+    """B5, #6609: readers see everything that a start finds in the log."""
     real = ConfirmGate.load
 
     def load(self: ConfirmGate, confirmed: int, queues: Any) -> None:
@@ -433,7 +433,7 @@ def group_offsets_are_not_clamped(patch: pytest.MonkeyPatch) -> None:
 
 
 def serves_before_its_role_is_known(patch: pytest.MonkeyPatch) -> None:
-    """B38: a broker serves in the role that it had, before a controller has told it one."""
+    """B38: a broker serves in its former role before a controller has told it one."""
     real = ReplicasManager.start
 
     def start(self: ReplicasManager, now: Millis) -> None:
@@ -451,19 +451,19 @@ def serves_before_its_role_is_known(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_elder_wins_at_the_name_server(patch: pytest.MonkeyPatch) -> None:
-    """B37, #6316: a table of topics does not say of which epoch's master it is."""
+    """B37, #6316: a table of topics does not name its master's epoch."""
     real = TopicTable.bump
     patch.setattr(TopicTable, "bump", lambda self, now, state_version=None: real(self, now))
 
 
 def a_wiped_disk_counts(patch: pytest.MonkeyPatch) -> None:
-    """C5: a broker that lost its log and kept its id lets itself be elected."""
+    """C5: a broker that lost its log but kept its id can be elected."""
     patch.setattr(Heartbeats, "be_silent", lambda self, why: None)
     patch.setattr(Heartbeats, "wiped", property(lambda self: False, lambda self, value: None), raising=False)
 
 
 def a_wiped_disk_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """C5: a broker that lost its log takes itself for whole after a restart, as soon as it has any epochs."""
+    """C5: a broker that lost its log takes its copy for complete after a restart, as soon as it has any epochs."""
     real = ReplicasManager.start
 
     def start(self: ReplicasManager, now: Millis) -> None:
@@ -474,7 +474,7 @@ def a_wiped_disk_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_copy_is_welcome(patch: pytest.MonkeyPatch) -> None:
-    """C7: a broker on a copied disk takes the id, and the place, of the living one."""
+    """C7: a broker on a copied disk takes over the id of the living one."""
     real = commands.register_broker
 
     def register(facts: Any, request: Any) -> Any:

@@ -31,7 +31,7 @@ from .test_ha_mutations import is_found
 
 
 def late_answers_speak_for_all(patch: pytest.MonkeyPatch) -> None:
-    """C10: the answer to a proposal that is over ends the one that is under way."""
+    """C10: the answer to an earlier proposal ends the present one."""
     real = InSync.failed
 
     def failed(self: InSync, proposal: Proposal, now: Millis, **how: bool) -> None:
@@ -41,7 +41,7 @@ def late_answers_speak_for_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_same_set_is_agreed_twice(patch: pytest.MonkeyPatch) -> None:
-    """C10: an answer that tells the set that is known ends what was proposed since."""
+    """C10: an answer with the known set ends a later proposal."""
     real = InSync.agree
 
     def agree(self: InSync, members: Any, epoch: int, now: Millis) -> bool:
@@ -52,7 +52,7 @@ def the_same_set_is_agreed_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def joins_before_its_masters_epoch(patch: pytest.MonkeyPatch) -> None:
-    """C4: a replica comes in that has what is confirmed, and not all with which the epoch began."""
+    """C4: a replica joins that has reached the confirm offset, but not the start of the epoch."""
 
     def may_be_in(self: Master, replica: int) -> bool:
         return self._has.get(replica, -1) >= self._confirmed()
@@ -71,7 +71,7 @@ def strangers_count_as_nodes(patch: pytest.MonkeyPatch) -> None:
 
 
 def strangers_displace_replicas(patch: pytest.MonkeyPatch) -> None:
-    """C10: who names the id of a replica is believed, wherever it comes from."""
+    """C10: a replica's id is accepted from any address."""
     patch.setattr(PeersOfSet, "is_replica", lambda self, number, peer, now: True)
 
 
@@ -79,12 +79,12 @@ def strangers_displace_replicas(patch: pytest.MonkeyPatch) -> None:
 
 
 def unknown_says_whoever_was_leader(patch: pytest.MonkeyPatch) -> None:
-    """C7: a controller says of a broker that it is unknown, and does not ask its group whether it leads."""
+    """C7: a controller answers that a broker is unknown without confirming with its group that it leads."""
     patch.setattr(writes, "FINAL", frozenset[int]())
 
 
 def an_epoch_without_a_byte_is_held(patch: pytest.MonkeyPatch) -> None:
-    """C6: heartbeats say that a log ends with the last epoch of which it has heard."""
+    """C6: heartbeats give the last known epoch as that of the log's end."""
 
     def at_end(self: Epochs, end: int) -> int:
         return max((entry.epoch for entry in self.entries if entry.start <= end), default=-1)
@@ -96,7 +96,7 @@ def an_epoch_without_a_byte_is_held(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_a_cut_overtook_was_not_issued(patch: pytest.MonkeyPatch) -> None:
-    """A flush that was asked for before a cut makes more durable than counts as handed out."""
+    """A flush that was requested before a truncation raises the durable offset beyond the issued one."""
     real = Flusher.handle
 
     def handle(self: Flusher, event: object) -> list[Effect]:
@@ -110,7 +110,7 @@ def what_a_cut_overtook_was_not_issued(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_cut_leaves_the_last_checkpoint(patch: pytest.MonkeyPatch) -> None:
-    """What a start would find, it is thought, of a log that was cut: more than there is."""
+    """After a truncation, the part that a start would find counts as longer than the log."""
     real = Flusher.clamp
 
     def clamp(self: Flusher, end: int) -> Any:
@@ -123,13 +123,13 @@ def a_cut_leaves_the_last_checkpoint(patch: pytest.MonkeyPatch) -> None:
 
 
 def groups_stay_ahead_when_elected_again(patch: pytest.MonkeyPatch) -> None:
-    """C11, #4771: a master that is elected again leaves groups ahead of their queues."""
+    """C11, #4771: a re-elected master leaves groups ahead of their queues."""
     for module in (new_master, controlled):
         patch.setattr(module, "set_groups_back", lambda offsets, store: None)
 
 
 def commits_are_not_doubted(patch: pytest.MonkeyPatch) -> None:
-    """C13: a follower that has begun anew says nothing when it does not know whether what is committed is its own."""
+    """C13: a restarted follower does not answer while it does not know whether the committed entries are its own."""
     real = Follower._response
 
     def response(self: Follower, request: PushEntryRequest, code: int) -> PushEntryResponse:
@@ -142,7 +142,7 @@ def commits_are_not_doubted(patch: pytest.MonkeyPatch) -> None:
 
 
 def acks_of_what_is_not_out_are_not_written(patch: pytest.MonkeyPatch) -> None:
-    """POP: a broker says at once that messages are acknowledged of which it knows nothing."""
+    """POP: a broker confirms at once acks of messages that it does not know."""
     patch.setattr(PopService, "has_to_write", lambda self, ack: self.waits_for(ack.key, ack.offsets, ack.revive_time))
 
 

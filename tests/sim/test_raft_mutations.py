@@ -46,7 +46,7 @@ def no_self_checks(patch: pytest.MonkeyPatch) -> None:
 
 
 def votes_promised_count(patch: pytest.MonkeyPatch) -> None:
-    """R1: whoever answers that it will come to our term is counted as if it had voted."""
+    """R1: a member that answers that it will come to our term is counted as a vote."""
     real = Round.count
 
     def count(self: Round, result: str, term: int) -> None:
@@ -67,7 +67,7 @@ def half_elects(patch: pytest.MonkeyPatch) -> None:
 
 
 def vote_overwritten(patch: pytest.MonkeyPatch) -> None:
-    """R2: a second candidate of the same term gets a vote, too."""
+    """R2: a member votes for a second candidate in the same term."""
     real = Election.vote_for
 
     def vote_for(self: Election, request: VoteRequest, now: int, *, own: bool = False) -> tuple[str, int]:
@@ -79,7 +79,7 @@ def vote_overwritten(patch: pytest.MonkeyPatch) -> None:
 
 
 def vote_answered_before_kept(patch: pytest.MonkeyPatch) -> None:
-    """B27, R2: a vote leaves while its save is under way."""
+    """B27, R2: a vote is sent while its save is under way."""
 
     def after_save(self: Raft, then: Callable[[int], None]) -> None:
         now = self.member.term, self.member.vote
@@ -91,7 +91,7 @@ def vote_answered_before_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def vote_not_kept(patch: pytest.MonkeyPatch) -> None:
-    """B27, R2: the file has the term, and not who was voted for in it."""
+    """B27, R2: the file has the term, but not the vote in it."""
 
     def save(self: Member, then: list[Any]) -> SaveState:
         return SaveState(VOTE_FILE, f"currTerm={self.term}\n".encode(), then)
@@ -100,7 +100,7 @@ def vote_not_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def term_not_kept(patch: pytest.MonkeyPatch) -> None:
-    """R3: the file has the vote, and the term before."""
+    """R3: the file has the vote, but the term before it."""
 
     def save(self: Member, then: list[Any]) -> SaveState:
         return SaveState(VOTE_FILE, f"voteLeader={self.vote or ''}\ncurrTerm={self.term - 1}\n".encode(), then)
@@ -109,7 +109,7 @@ def term_not_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def any_log_may_lead(patch: pytest.MonkeyPatch) -> None:
-    """R6: a vote does not look at the candidate's log."""
+    """R6: a vote ignores the candidate's log."""
     real = Election.vote_for
 
     def vote_for(self: Election, request: VoteRequest, now: int, *, own: bool = False) -> tuple[str, int]:
@@ -121,7 +121,7 @@ def any_log_may_lead(patch: pytest.MonkeyPatch) -> None:
 
 
 def end_term_is_the_current_term(patch: pytest.MonkeyPatch) -> None:
-    """B31, R6: an old entry that comes from a new leader makes the log count as one of the new term."""
+    """B31, R6: an old entry from a new leader makes the log count as one of the new term."""
 
     def put(self: Follower, entry: Entry, request: PushEntryRequest) -> str:
         log = self._log
@@ -136,7 +136,7 @@ def end_term_is_the_current_term(patch: pytest.MonkeyPatch) -> None:
 
 
 def leads_again(patch: pytest.MonkeyPatch) -> None:
-    """R5: who was leader when its process ended may be elected in the same term, with fewer entries than it pushed."""
+    """R5: a leader whose process ended may be elected again in the same term, with fewer entries than it pushed."""
 
     def start(self: Election, now: int) -> None:
         self._vote_at = self.heard = now
@@ -145,7 +145,7 @@ def leads_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def higher_term_ignored(patch: pytest.MonkeyPatch) -> None:
-    """B32: a leader that a quorum answers goes on leading, though another member is in a higher term."""
+    """B32: a leader with answers of a quorum goes on leading, although another member is in a higher term."""
     real = Election._beat_answered
 
     def answered(self: Election, beat: Beat, peer: str, reply: HeartBeatResponse | None, now: int) -> None:
@@ -161,7 +161,7 @@ def higher_term_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def leader_tidies_up(patch: pytest.MonkeyPatch) -> None:
-    """R4: a new leader cuts off what is not known to be committed."""
+    """R4: a new leader truncates entries that are not known to be committed."""
     real = Leader.__post_init__
 
     def begin(self: Leader) -> None:
@@ -189,7 +189,7 @@ def commit_with(own: Callable[[Raft], int], own_term: bool) -> Callable[[Leader]
 
 
 def minority_commits(patch: pytest.MonkeyPatch) -> None:
-    """R6: what one member less than a quorum has is committed."""
+    """R6: an entry is committed with one member less than a quorum."""
     real = Leader.commit
 
     def commit(self: Leader) -> None:
@@ -215,7 +215,7 @@ def acknowledged_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def unknown_is_success(patch: pytest.MonkeyPatch) -> None:
-    """B25, R9: an append that a leader gave up with its role is acknowledged."""
+    """B25, R9: an append is acknowledged though its leader lost the role before."""
 
     def end(self: Leader) -> None:
         while self.pending:
@@ -226,7 +226,7 @@ def unknown_is_success(patch: pytest.MonkeyPatch) -> None:
 
 
 def late_is_success(patch: pytest.MonkeyPatch) -> None:
-    """B25, R9: an append that no quorum had in time is acknowledged."""
+    """B25, R9: an append is acknowledged though no quorum had it in time."""
 
     def expire(self: Leader, now: int) -> None:
         while self.pending and self.pending[0].deadline <= now:
@@ -237,7 +237,7 @@ def late_is_success(patch: pytest.MonkeyPatch) -> None:
 
 
 def lost_pushes_are_not_missed(patch: pytest.MonkeyPatch) -> None:
-    """B33: a dispatcher that appends never compares again."""
+    """B33: a dispatcher in the append state never compares again."""
     real = Progress.turn
 
     def turn(self: Progress, state: State, index: int, at: int) -> None:
@@ -268,7 +268,7 @@ def uncommitted_is_read(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_what_it_is_told(patch: pytest.MonkeyPatch) -> None:
-    """B29, R7: a follower commits what the leader has committed, whatever its own entries are."""
+    """B29, R7: a follower commits up to the leader's index, whatever its own entries are."""
 
     def commit(self: Follower, request: PushEntryRequest) -> None:
         index = min(request.commit_index, self._log.end)
@@ -279,7 +279,7 @@ def commits_what_it_is_told(patch: pytest.MonkeyPatch) -> None:
 
 
 def follower_answers_early(patch: pytest.MonkeyPatch) -> None:
-    """R6: a follower answers for entries that are written, and not yet durable."""
+    """R6: a follower confirms entries that are written, but not durable yet."""
 
     def accept(self: Follower, one: Waiting, index: int) -> None:
         one.answer(self._response(one.request, Code.SUCCESS))
@@ -288,7 +288,7 @@ def follower_answers_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def verified_for_ever(patch: pytest.MonkeyPatch) -> None:
-    """B29, R7: what was compared with one leader's log counts as compared with the next one's."""
+    """B29, R7: a comparison with one leader's log counts for the next leader's."""
     real = Follower.work
 
     def work(self: Follower, now: int) -> None:
@@ -299,8 +299,8 @@ def verified_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 
 def committed_is_cut(patch: pytest.MonkeyPatch) -> None:
-    """B30, R8: an entry that can't be compared counts as another one, so that the leader steps back too far, and what
-    it then has cut may be committed: the committed index stays above the end of the log."""
+    """B30, R8: an entry that can't be compared counts as different, so that the leader steps back too far and may
+    truncate committed entries: the committed index stays above the end of the log."""
     no_self_checks(patch)
     truncate, response = Follower._truncate, Follower._response
 
@@ -318,7 +318,7 @@ def committed_is_cut(patch: pytest.MonkeyPatch) -> None:
 
 
 def compared_by_index(patch: pytest.MonkeyPatch) -> None:
-    """R5: an entry of the same index is taken for the same entry."""
+    """R5: an entry with the same index counts as the same entry."""
     patch.setattr(Follower, "_has", lambda self, entry: self._log.get(entry.index) is not None)
 
 
@@ -331,7 +331,7 @@ def older_terms_are_counted(patch: pytest.MonkeyPatch) -> None:
 
 
 def durable_survives_a_cut(patch: pytest.MonkeyPatch) -> None:
-    """B34, R10: what is put in the place of durable entries counts as durable, and is never flushed."""
+    """B34, R10: entries that replace durable ones count as durable, and are never flushed."""
     no_self_checks(patch)
     real = FileLog.cut
 
@@ -360,28 +360,28 @@ def written_is_durable(patch: pytest.MonkeyPatch) -> None:
 
 
 def flush_covers_all(patch: pytest.MonkeyPatch) -> None:
-    """R10: what is written while a flush is under way counts as flushed by it."""
+    """R10: entries written during a flush count as flushed by it."""
     real = FileLog.flushed
     patch.setattr(FileLog, "flushed", lambda self, mark: real(self, Mark(self.end, mark.cuts)))
 
 
 def found_is_durable(patch: pytest.MonkeyPatch) -> None:
-    """R10: a start takes for durable what it finds, though an earlier life's sync may have failed."""
+    """R10: after a start, all entries found count as durable, although an earlier life's sync may have failed."""
     patch.setattr(FileLog, "_write_again", lambda self, *arguments: None)
 
 
 def body_not_checked(patch: pytest.MonkeyPatch) -> None:
-    """B35: a start does not look at the checksums of bodies."""
+    """B35: a start does not check the checksums of bodies."""
     patch.setattr(FileLog, "_crc_of", lambda self, index: 0)
 
 
 def cut_without_zeros(patch: pytest.MonkeyPatch) -> None:
-    """B13: what is cut stays in the files, behind the end."""
+    """B13: truncated entries stay in the files, after the end."""
     patch.setattr(Segments, "zero_from", lambda self, offset: 0)
 
 
 def zeros_not_awaited(patch: pytest.MonkeyPatch) -> None:
-    """B13: new entries are written before the zeros of a cut are durable."""
+    """B13: new entries are written before the zeros of a truncation are durable."""
     no_self_checks(patch)
     real = FileLog.cut
 
@@ -393,7 +393,7 @@ def zeros_not_awaited(patch: pytest.MonkeyPatch) -> None:
 
 
 def snapshot_without_data(patch: pytest.MonkeyPatch) -> None:
-    """B26, R7: a snapshot says up to which entry it goes, and has no state."""
+    """B26, R7: a snapshot has its last index, but no state."""
     real = Applier.keep
 
     def keep(self: Applier) -> SaveState | None:
@@ -405,7 +405,7 @@ def snapshot_without_data(patch: pytest.MonkeyPatch) -> None:
 
 
 def found_is_committed(patch: pytest.MonkeyPatch) -> None:
-    """R8: a restart takes for committed what its log has."""
+    """R8: after a restart, all entries of the log count as committed."""
     real = Raft._start
 
     def start(self: Raft) -> None:
