@@ -20,13 +20,13 @@ FILE, ACCESS, SECRET = NAMES = ("credentialsFile", "accessKey", "secretKey")
 OPTIONS = (
     SparkOption(
         FILE,
-        "A file with the user that requests are signed as: two lines, `accessKey: NAME` and `secretKey: KEY`. It must "
-        "be on the driver and on all executors; each task reads it anew.",
+        "A file with the user that signs requests: two lines, `accessKey: NAME` and `secretKey: KEY`. It must be on "
+        "the driver and on all executors; each task reads it again.",
         "what `PERSEID_CREDENTIALS` names on each machine",
     ),
     SparkOption(
         ACCESS,
-        "The user that requests are signed as, together with `secretKey` and instead of a file. Both go to executors "
+        "The user that signs requests, together with `secretKey` and instead of a file. Both are sent to executors "
         "within tasks, and are in no plan, error or progress.",
         "`PERSEID_ACCESS_KEY` of each machine",
     ),

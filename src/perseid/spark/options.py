@@ -41,8 +41,8 @@ OPTIONS = (
     ),
     SparkOption(
         "subscribePattern",
-        "A regular expression for whole names of topics. Retry topics and dead letters match only where it has a `%`; "
-        "system topics never do. A stream also takes up topics that are created later.",
+        "A regular expression for whole names of topics. Retry topics and dead letters match only if it contains `%`;"
+        " system topics never do. A stream also reads topics that are created later.",
     ),
     SparkOption(
         "assign",
@@ -63,15 +63,15 @@ OPTIONS = (
     ),
     SparkOption(
         "startingOffsets",
-        "Where a read begins. Of a stream, only at its first start: afterwards the checkpoint says it.",
+        "Where a read begins. For a stream, only at its first start: later starts continue at the checkpoint.",
         "batch: `earliest`, stream: `latest`",
         'earliest, latest, or JSON, {"topic": {"brokerName:queueId": offset}}; -2 is earliest, -1 latest',
         ("startingOffset",),
     ),
     SparkOption(
         "endingOffsets",
-        "Where a batch ends. A stream has no end: `trigger(availableNow=True)` ends one with what is there when it "
-        "starts.",
+        "Where a batch ends. A stream has no end; with `trigger(availableNow=True)` it ends with the messages that "
+        "are there when it starts.",
         "`latest`",
         "as `startingOffsets`",
         ("endingOffset",),
@@ -99,33 +99,33 @@ OPTIONS = (
     ),
     SparkOption(
         "maxOffsetsPerTrigger",
-        "The most offsets of one micro-batch, divided among queues by how far each is behind. Set it when a stream has "
-        "much to catch up with.",
+        "The most offsets of one micro-batch, divided among the queues by how far each is behind. Set it if a stream "
+        "has much to catch up.",
         "all",
         "at least 1",
     ),
     SparkOption(
         "minOffsetsPerTrigger",
-        "A micro-batch waits until there are so many offsets, but no longer than `maxTriggerDelay`.",
+        "A micro-batch waits until there are this many offsets, but no longer than `maxTriggerDelay`.",
         "0",
         "at most `maxOffsetsPerTrigger`",
     ),
     SparkOption(
         "maxTriggerDelay",
-        "How long `minOffsetsPerTrigger` may hold a micro-batch back.",
+        "How long `minOffsetsPerTrigger` may delay a micro-batch.",
         "15m",
         "a duration: 15m, 30s, 500ms; a bare number is ms",
     ),
     SparkOption(
         "minPartitions",
-        "Queues are cut so that there are at least so many Spark partitions.",
+        "Queues are split so that there are at least this many Spark partitions.",
         "one a queue",
         "at least 1",
     ),
     SparkOption(
         "failOnDataLoss",
-        "Fail when offsets that were to be read are gone: deleted, out of range, or of a topic that was deleted or "
-        "made again. `false` goes on behind them, with a warning.",
+        "Fail if offsets to read are missing: deleted, out of range, or of a topic that was deleted or created again."
+        " `false` continues after them, with a warning.",
         "true",
         "true, false",
     ),
@@ -137,7 +137,7 @@ OPTIONS = (
     ),
     SparkOption(
         "includeBody",
-        "`false` leaves out the column `value`: bodies are not handed to Spark.",
+        "`false` leaves out the column `value`: bodies are not passed to Spark.",
         "true",
         "true, false",
     ),
@@ -150,20 +150,20 @@ OPTIONS = (
     ),
     SparkOption(
         "dedupe",
-        "Drop what a stamped writer (the sink) sent again.",
+        "Drop messages that a stamping writer (the sink) sent twice.",
         "true",
         "true, false",
     ),
     SparkOption(
         "commitOffsets",
-        "Commit each micro-batch's offsets for `group`, so that displays of lag show them. They come a batch late, may "
-        "be missing, and are never read.",
+        "Commit each micro-batch's offsets for `group`, so that tools show its lag. They are a batch late, may be "
+        "missing, and are never read.",
         "false",
         "true, false",
     ),
     SparkOption(
         "deadlineMs",
-        "How long a task waits for brokers that are away or changing masters, before it fails.",
+        "How long a task waits for brokers that are down or changing masters, before it fails.",
         str(DEADLINE_MS),
         "ms",
     ),

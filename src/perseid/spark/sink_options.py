@@ -32,8 +32,8 @@ OPTIONS = (
     ),
     SparkOption(
         "partitioner",
-        "How a row without an ordering key finds its queue: in turn, by its first key, or by a column. Rows with one "
-        "key or value stay in order.",
+        "How the queue of a row without an ordering key is chosen: in turn, by its first key, or by a column. Rows "
+        "with one key or value stay in order.",
         ROUND_ROBIN,
         ", ".join(PARTITIONERS),
     ),
@@ -43,8 +43,8 @@ OPTIONS = (
     ),
     SparkOption(
         "stamps",
-        "Messages carry a stamp, by which readers drop what was sent twice (Perseid's source; its consumers with "
-        "`dedupe=True`): exactly once.",
+        "Messages have a stamp, with which readers drop messages that were sent twice (Perseid's source; its "
+        "consumers with `dedupe=True`): exactly once.",
         "true",
         "true, false",
     ),
@@ -62,18 +62,18 @@ OPTIONS = (
     ),
     SparkOption(
         "batchId",
-        "The number of the writer's batch; `foreachBatch` hands its own on. Needs `queryId`.",
+        "The number of the writer's batch; with `foreachBatch`, pass its batch id. Needs `queryId`.",
         takes=f"0 to {MAX_NUMBER}",
     ),
     SparkOption(
         "batchMessages",
-        "The most messages that are sent as one.",
+        "The most messages of one batch.",
         str(BATCH_MESSAGES),
         "at least 1",
     ),
     SparkOption(
         "batchBytes",
-        "The most bytes of bodies that are sent as one.",
+        "The most bytes of bodies in one batch.",
         str(BATCH_BYTES),
         f"1 to {MAX_BODY_BYTES}",
     ),
@@ -85,7 +85,7 @@ OPTIONS = (
     ),
     SparkOption(
         "deadlineMs",
-        "How long one batch is tried again, before the task fails (and Spark tries it again).",
+        "How long one batch is retried, before the task fails (and Spark runs it again).",
         str(DEADLINE_MS),
         "ms",
     ),
@@ -97,7 +97,7 @@ OPTIONS = (
     ),
     SparkOption(
         "checkpointLocation",
-        "Of a stream: Spark's own, where it keeps how far it is.",
+        "For a stream: Spark's folder for the offsets that it has reached.",
         "needed for a stream",
     ),
 )

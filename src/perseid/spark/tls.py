@@ -15,7 +15,7 @@ from perseid.spark.option import SparkOption, names
 OPTIONS = (
     SparkOption(
         "tls",
-        "`true`: speak TLS with the cluster; any other option of TLS asks for it too. Files must be on the driver and "
+        "`true`: use TLS. Any other TLS option also turns it on. Files must be on the driver and "
         "on all executors. See [security](../security.md).",
         "what `PERSEID_TLS` and so on say; else none",
         "true, false",
@@ -31,7 +31,7 @@ OPTIONS = (
     ),
     SparkOption(
         "tls.key",
-        "A PEM file with its key, where it is not in the same file.",
+        "A PEM file with its key, if it is not in the same file.",
     ),
     SparkOption(
         "tls.keyPasswordFile",
@@ -45,8 +45,8 @@ OPTIONS = (
     ),
     SparkOption(
         "tls.serverName",
-        "What servers' certificates must name.",
-        "the host that was dialled",
+        "The name that servers' certificates must have.",
+        "the host of the address",
     ),
 )
 NAMES = names(OPTIONS)

@@ -27,7 +27,8 @@ class ArchiveOptions:
     partition_by: Annotated[str | None, Doc("none, day or hour of the store time (UTC); none for a new table.")] = None
     schema: Annotated[
         str | None,
-        Doc("What bodies hold: a .json (JSON Schema), .avsc, .desc or .ddl file, or DDL; else bodies stay bytes."),
+        Doc("The schema of bodies: a .json (JSON Schema), .avsc, .desc or .ddl file, or DDL. Default: bodies stay "
+            "bytes."),
     ] = None
     message: Annotated[
         str | None, Doc("The Protobuf message's full name, with a .desc (protoc --include_imports -o).")
@@ -40,10 +41,10 @@ class ArchiveOptions:
     keep_hours: Annotated[
         int, Doc("Hours for which earlier versions are kept when files are merged (Delta, Iceberg).", least=0)
     ] = KEEP_HOURS
-    batch_offsets: Annotated[int | None, Doc("Offsets that one batch covers at most.", least=1)] = BATCH_OFFSETS
+    batch_offsets: Annotated[int | None, Doc("The most offsets of one batch.", least=1)] = BATCH_OFFSETS
     tags: Annotated[str | None, Doc("Only messages with these tags: 'a || b'.")] = None
     fail_on_data_loss: Annotated[
-        bool, Doc("Fail when offsets are gone from the broker; else they are noted as a gap.")
+        bool, Doc("Fail if offsets are missing at the broker; otherwise they are noted as a gap.")
     ] = True
     accept_table: Annotated[bool, Doc("Continue although other programs removed rows; these are noted as a gap.")] = (
         False

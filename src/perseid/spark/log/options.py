@@ -32,13 +32,12 @@ OPTIONS = (
     ),
     SparkOption(
         "minPartitions",
-        "Files are cut so that there are at least so many Spark partitions, if there is enough.",
+        "Files are split so that there are at least this many Spark partitions, if the logs are large enough.",
         takes="at least 1",
     ),
     SparkOption(
         "maxRecordBytes",
-        "No record is longer: what claims to be is taken for damage. Raise it for brokers with a larger "
-        "`maxMessageSize`.",
+        "The longest record; anything longer counts as damage. Raise it for brokers with a larger `maxMessageSize`.",
         str(MOST_BYTES - ENTRY_HEADER_BYTES),
         "as `splitBytes`",
     ),
@@ -62,14 +61,14 @@ OPTIONS = (
     ),
     SparkOption(
         "timeSlackMs",
-        "How far the broker's clock may have been set back: files are left out by the times of their records only "
-        "beyond it.",
+        "How far the broker's clock may have been set back: time filters skip a file only if its records are off by "
+        "more than this.",
         str(SLACK_MS),
         "ms",
     ),
     SparkOption(
         "pushDown",
-        "Records that filters don't want are not decoded. Only for a DataFrame that a query uses once.",
+        "Records that filters exclude are not decoded. Only for a DataFrame that a query uses once.",
         "false",
         "true, false",
     ),
