@@ -61,7 +61,7 @@ def joins_before_its_masters_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def strangers_count_as_nodes(patch: pytest.MonkeyPatch) -> None:
-    """inSyncReplicas: who names an id that the controllers don't know is believed."""
+    """inSyncReplicas: the replication port accepts an id that the controllers don't know."""
     real = PeersOfSet.is_replica
 
     def is_replica(self: PeersOfSet, number: int, peer: str, now: Millis) -> bool:
