@@ -1,12 +1,12 @@
-"""Do replicas agree? Two or more store folders, classic, of a broker set under a controller, or of a DLedger group.
+"""Do replicas agree? Compares the store folders of two or more replicas: master and slaves, or of a DLedger group.
 
-Records are compared by place and by all their stored bytes (`perseid.spark.log.compare` says what may differ: nothing
-in a record), everybody with everybody, where both have a log: a replica that is behind, or whose first files were
-deleted, is told as such and is no divergence. Epoch files are compared besides: the same bytes under another epoch
-are another history, which a later failover would cut.
+Records are compared by offset and by all their stored bytes (`perseid.spark.log.compare`: nothing in a record may
+differ), for each pair of folders, over the offsets that both logs have. A replica that is behind, or whose first files
+were deleted, is reported, but this is no divergence. Epoch files are compared too: the same bytes under another epoch
+are another history, which a later failover would truncate.
 
-The folders have to be there under the same paths on each executor. They may be in use: each log is compared up to
-where it was when the audit began.
+Each executor must see the folders under the same paths. They may be in use: each log is compared up to where it was
+when the audit began.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ class Replica:
     folder: str
     """Its path, as it was given."""
     begin: int
-    """The first offset that a file of it stands for."""
+    """The first offset of its log files."""
     end: int
-    """Behind its last record."""
+    """The offset after its last record."""
     records: int
-    """Records that could be read."""
+    """The number of records that could be read."""
     topics: dict[str, int]
     """Topic → records."""
     corrupt: int
-    """Places that no record could be read from, or whose checksum is wrong."""
+    """The number of places where no record could be read, or with a wrong checksum."""
     damage: tuple[tuple[int, str], ...]
-    """The first of it: offset, and what is wrong."""
+    """The first damaged places: the offset, and what is wrong."""
     epochs: tuple[EpochEntry, ...] | None
     """Of its epoch file; None: it has none."""
     is_written: bool
@@ -70,19 +70,19 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Epochs:
-    """Where two replicas' epoch files begin to tell another history."""
+    """Where the epoch files of two replicas begin to differ."""
 
     offset: int
-    """From here on they differ."""
+    """The offset from which they differ."""
     left: int
-    """The epoch that the first replica's file says."""
+    """The epoch in the first replica's file."""
     right: int
-    """The epoch that the second one's says."""
+    """The epoch in the second replica's file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two replicas held against one another, from `begin` to `end`, where both have a log."""
+    """The comparison of two replicas, from `begin` to `end`, where both have a log."""
 
     left: str
     """The folder of the first replica."""
@@ -105,22 +105,22 @@ class Pair:
     """Where divergences are, roughly: beginnings of shares, and how many each has."""
 
     def count(self, kind: str) -> int:
-        """How many records differ so."""
+        """The number of records that differ in this way."""
         return sum(counts[kind] for counts in self.topics.values())
 
     @property
     def divergences(self) -> int:
-        """Of all kinds, without the epochs."""
+        """The number of divergences of all kinds, without the epochs."""
         return sum(map(self.count, KINDS))
 
     @property
     def is_compared(self) -> bool:
-        """Is there a place that both logs have?"""
+        """Whether both logs have an offset in common."""
         return self.end > self.begin
 
     @property
     def is_equal(self) -> bool:
-        """Nothing differs, and something was compared."""
+        """Whether nothing differs, and something was compared."""
         return self.is_compared and not self.divergences and self.epochs is None
 
     @property
@@ -133,20 +133,20 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """The findings of an audit."""
+    """The result of an audit."""
 
     replicas: tuple[Replica, ...]
     """The folders, in the order in which they were given."""
     pairs: tuple[Pair, ...]
-    """Each two of them, held against one another."""
+    """The comparison of each pair of them."""
 
     @property
     def is_equal(self) -> bool:
-        """No divergence, and nothing corrupt."""
+        """Whether there is no divergence, and nothing is corrupt."""
         return all(pair.is_equal for pair in self.pairs) and not any(replica.corrupt for replica in self.replicas)
 
     def told(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """The result as a JSON object."""
         found: dict[str, Any] = msgspec.to_builtins(asdict(self))
         found["equal"] = self.is_equal
         for told, pair in zip(found["pairs"], self.pairs, strict=True):
@@ -181,9 +181,9 @@ def audit(
     samples: int = SAMPLES,
     on_progress: Progress | None = None,
 ) -> Audited:
-    """Compare the logs of two or more store folders. ConfigError names a folder that has none, or a wrong option.
+    """Compare the logs of two or more store folders. `ConfigError` names a folder without a log, or a wrong option.
 
-    `max_record_bytes` as the option maxRecordBytes of the source (a number, or with k, m, g)."""
+    `max_record_bytes` is like the option maxRecordBytes of the source (a number, or with k, m, g)."""
     options = _options(folders, max_record_bytes)
     if not 1 <= samples <= MAX_SAMPLES:
         raise ConfigError(f"samples={samples} is not between 1 and {MAX_SAMPLES}")
@@ -367,7 +367,7 @@ def _has_moved(one: Side, most_bytes: int) -> bool:
 
 
 def lines(found: Audited) -> list[str]:
-    """The findings in words."""
+    """The findings as lines of text."""
     said = []
     furthest = max(replica.end for replica in found.replicas)
     for one in found.replicas:
@@ -421,7 +421,7 @@ def finding_text(finding: Finding) -> str:
 
 
 def page(found: Audited) -> Page:
-    """The findings as a page of HTML, for `--report`."""
+    """The findings as an HTML page, for `--report`."""
     divergences = sum(pair.divergences + (pair.epochs is not None) for pair in found.pairs)
     corrupt = sum(replica.corrupt for replica in found.replicas)
     apart = sum(not pair.is_compared for pair in found.pairs)

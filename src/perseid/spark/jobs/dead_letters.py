@@ -1,11 +1,11 @@
-"""Where messages die, and how: the topics %DLQ%GROUP, which brokers fill with what a group could not consume.
+"""Which messages became dead letters, and how: the topics %DLQ%GROUP, with messages that a group could not consume.
 
-A dead letter is its message as it was sent (body, keys, tag, sender, time of birth), with where it came from in its
-properties. Its reconsumeTimes is how often it was handed out in vain. Why a listener failed is written nowhere by any
-client; what can be told is how a message died:
+A dead letter is the message as it was sent (body, keys, tag, sender, birth time), with its origin in its properties.
+Its reconsumeTimes is the number of failed deliveries. No client records why a listener failed; the job tells how a
+message became a dead letter:
 
-    used up     it was handed out as often as the group's limit allows (retryMaxTimes, 16 unless set; the message's
-                own MAX_RECONSUME_TIMES counts before it): once, and again for each retry
+    used up     it was delivered as often as the limit allows (the message's own MAX_RECONSUME_TIMES, else the group's
+                retryMaxTimes, 16 unless set): once, and again for each retry
     given up    less often: the listener refused it (delay level -1), or its client has a lower limit
 """
 
@@ -46,29 +46,29 @@ class Group:
     records: int
     """Its dead letters."""
     used_up: int
-    """Those that were tried as often as the group allows."""
+    """Those that were delivered as often as the group allows."""
     given_up: int
-    """Those that were tried less often: refused, or a client allows less."""
+    """Those that were delivered less often: refused, or the client has a lower limit."""
     attempts: float
-    """Mean of how often a message was handed out."""
+    """The mean number of deliveries of a message."""
     lived_ms: float
-    """Median time from a message's birth to its death."""
+    """The median time between the birth of a message and its becoming a dead letter, in milliseconds."""
     first_ms: int
-    """When the first one died, in milliseconds since 1970."""
+    """The time at which the first one became a dead letter, in milliseconds since 1970."""
     last_ms: int
-    """When the first and the last one died, since 1970."""
+    """The time at which the last one did, in milliseconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """So many dead letters of a group have this in common."""
+    """Dead letters of a group that have a value in common."""
 
     group: str
     """The consumer group."""
     value: str
-    """What they have in common."""
+    """The common value."""
     records: int
-    """How many they are."""
+    """Their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Sample:
     origin: str
     """The topic that it was sent to."""
     queue: str
-    """Broker or folder and queue where it first stood, as far as that is known."""
+    """The broker or folder and the queue in which it was first stored, if that is known."""
     keys: str
     """Its keys."""
     tag: str
@@ -88,13 +88,13 @@ class Sample:
     host: str
     """The client that sent it."""
     attempts: int
-    """How often it was handed out."""
+    """The number of its deliveries."""
     how: str
     """used up or given up."""
     lived_ms: int
-    """From its birth to its death, in milliseconds."""
+    """The time between its birth and its becoming a dead letter, in milliseconds."""
     died_ms: int
-    """When it died, in milliseconds since 1970."""
+    """The time at which it became a dead letter, in milliseconds since 1970."""
     msg_id: str
     """The id that its sender's client gave it."""
     origin_id: str
@@ -105,36 +105,36 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """What `dead_letters` found, of all groups."""
+    """The result of `dead_letters`."""
 
     where: str
-    """The name servers or folders that were read, in words."""
+    """The name servers or folders that were read, as text."""
     groups: tuple[Group, ...]
     """The one with most first."""
     origins: tuple[Part, ...]
     """By the topic that they were sent to."""
     queues: tuple[Part, ...]
-    """Topic and queue where messages first stood; only for folders that still have them."""
+    """By topic and queue in which messages were first stored; only for folders that still have them."""
     tags: tuple[Part, ...]
     """By their tag."""
     hosts: tuple[Part, ...]
-    """Of the clients that sent them, without ports."""
+    """By the host that sent them, without ports."""
     attempts: tuple[Part, ...]
-    """By how often they were handed out."""
+    """By the number of deliveries."""
     over_time: tuple[tuple[str, int, int], ...]
-    """Group, seconds since 1970, how many died."""
+    """Group, seconds since 1970, number of new dead letters."""
     bucket_s: int
-    """How long a bucket of `over_time` is, in seconds."""
+    """The length of a bucket of `over_time`, in seconds."""
     samples: tuple[Sample, ...]
     """The last ones."""
 
     @property
     def records(self) -> int:
-        """Dead letters of all groups together."""
+        """The number of dead letters of all groups."""
         return sum(group.records for group in self.groups)
 
     def told(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """The result as a JSON object."""
         return {**asdict(self), "records": self.records}
 
 
@@ -148,7 +148,7 @@ def dead_letters(
     samples: int = SAMPLES,
     on_progress: Steps | None = None,
 ) -> DeadLetters:
-    """Look at the dead letters of some groups, or of all. ConfigError for what is not there."""
+    """Examine the dead letters of some groups, or of all. `ConfigError` for a topic or folder that does not exist."""
     if max_retries < 0 or samples < 0:
         raise ConfigError(f"max_retries={max_retries}, samples={samples}: give numbers from 0 on")
     topics = tuple(group if group.startswith(DLQ_PREFIX) else DLQ_PREFIX + group for group in groups)
@@ -285,14 +285,14 @@ def _samples(rows: DataFrame, count: int) -> tuple[Sample, ...]:
 
 
 def summary(found: DeadLetters) -> str:
-    """The findings in a sentence, for people."""
+    """A summary in one sentence."""
     text = f"{found.records:,} dead letters of {len(found.groups):,} groups ({found.where})"
     used = sum(group.used_up for group in found.groups)
     return text + (f": {used:,} used up, {found.records - used:,} given up" if found.records else "")
 
 
 def lines(found: DeadLetters) -> list[str]:
-    """The findings in words."""
+    """The findings as lines of text."""
     said = [summary(found)]
     for group in found.groups:
         said.append(
@@ -306,7 +306,7 @@ def lines(found: DeadLetters) -> list[str]:
 
 
 def page(found: DeadLetters) -> Page:
-    """The findings as a page of HTML, for `--report`."""
+    """The findings as an HTML page, for `--report`."""
     made = Page("Dead letters", summary(found) + ".", good=not found.records)
     made.heading("Groups")
     made.table(

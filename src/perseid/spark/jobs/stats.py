@@ -1,8 +1,8 @@
-"""How large topics are, how fast they grow, and how evenly they lie on their queues.
+"""How large topics are, how fast they grow, and how evenly their messages are spread over queues.
 
-Sizes are of bodies as consumers get them for topics that are read through brokers, and of whole records as they are
-stored for store folders. Times are store times. All comes from one pass over the messages: they are gathered by
-queue and second, and what is told is made of that.
+Sizes are those of bodies for topics that are read through brokers, and those of whole stored records for store folders.
+Times are store times. The job makes one pass over the messages and groups them by queue and second; all results are
+made from these groups.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Queue:
     source: str
     """The broker's name, or the folder."""
     queue_id: int
-    """Its number there."""
+    """The id of the queue there."""
     records: int
     """Messages in it."""
     bytes: int
@@ -51,7 +51,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What one topic holds."""
+    """The numbers of one topic."""
 
     name: str
     """Its name."""
@@ -62,7 +62,7 @@ class Topic:
     largest: int
     """Bytes of the largest message."""
     queues: int
-    """With messages or without, as far as that is known: a folder tells only of those with messages."""
+    """The number of queues. A folder knows only queues that have messages."""
     skew: float
     """Messages of the fullest queue, divided by the mean of all queues: 1 is even."""
     fullest: str
@@ -70,32 +70,32 @@ class Topic:
     first_ms: int
     """The store time of the first message, in milliseconds since 1970."""
     last_ms: int
-    """Store times of the first and the last message, to the second."""
+    """The store time of the last message, in milliseconds since 1970. Both are exact to the second."""
     per_second: float
     """Messages a second, from the first to the last."""
     peak_per_second: float
-    """In the busiest bucket, over what of it lies between the first and the last message: never below the mean."""
+    """Messages a second in the part of the busiest bucket between the first and last message. Never below the mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What `stats` found, of all topics."""
+    """The result of `stats`."""
 
     where: str
-    """The name servers or folders that were read, in words."""
+    """The name servers or folders that were read, as text."""
     topics: tuple[Topic, ...]
     """The largest first."""
     queues: tuple[Queue, ...]
     """All queues of all topics."""
     bucket_s: int
-    """How long a bucket of `over_time` is, in seconds."""
+    """The length of a bucket of `over_time`, in seconds."""
     over_time: tuple[tuple[str, int, int, int], ...]
     """Topic, beginning of the bucket (seconds since 1970), messages, bytes."""
     corrupt: int
-    """Rows of folders that are damaged; those without a topic count nowhere else."""
+    """Damaged rows of folders. Those without a topic are counted only here."""
 
     def told(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """The result as a JSON object."""
         return asdict(self)
 
 
@@ -107,7 +107,8 @@ def stats(
     folders: Sequence[str] = (),
     on_progress: Steps | None = None,
 ) -> Stats:
-    """Look at topics (those of users, when none is named) or at store folders. ConfigError for what is not there."""
+    """Measure topics (by default users' topics) or store folders. `ConfigError` for a topic or folder that does not
+    exist."""
     source = chosen(nameserver, topics, folders)
 
     def step(number: int) -> None:
@@ -240,14 +241,14 @@ def rates(first: int, last: int, bucket_s: int, buckets: Sequence[tuple[int, int
 
 
 def summary(found: Stats) -> str:
-    """The findings in a sentence, for people."""
+    """A summary in one sentence."""
     records, size = sum(t.records for t in found.topics), sum(t.bytes for t in found.topics)
     text = f"{records:,} messages, {bytes_text(size)}, in {len(found.topics):,} topics ({found.where})"
     return text + (f"; {found.corrupt:,} corrupt rows" if found.corrupt else "")
 
 
 def lines(found: Stats) -> list[str]:
-    """The findings in words."""
+    """The findings as lines of text."""
     return [summary(found)] + [
         f"  {t.name}: {t.records:,} messages, {bytes_text(t.bytes)}, {t.per_second:,.1f}/s (peak "
         f"{t.peak_per_second:,.1f}/s), {t.queues} queues, skew {t.skew:.2f}"
@@ -256,7 +257,7 @@ def lines(found: Stats) -> list[str]:
 
 
 def page(found: Stats) -> Page:
-    """The findings as a page of HTML, for `--report`."""
+    """The findings as an HTML page, for `--report`."""
     made = Page("Topics: size, rate, skew", summary(found) + ".", good=False if found.corrupt else None)
     made.heading("Topics")
     made.table(

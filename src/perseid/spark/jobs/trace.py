@@ -1,12 +1,12 @@
-"""Latencies and failures, from the traces that clients write (`perseid.wire.trace` has their form).
+"""Latencies and failures, from the traces that clients write (`perseid.wire.trace` has their format).
 
     send        from the call to the broker's answer: Pub.cost, by the topic and the sending client
-    end to end  from the send to the first hand-out: SubBefore.time - Pub.time of one message, by the topic and the
-                consuming client. Two clocks: where one is behind, the difference is negative, and counted as such
+    end to end  from the send to the first delivery: SubBefore.time - Pub.time of one message, by the topic and the
+                consuming client. Two clocks are compared: a negative difference is counted as such
     consume     the listener's time for one message: SubAfter.cost, by the topic and the consuming client
 
-A trace of consuming names no topic: it is its message's, known by its id, if that was traced when it was sent. A
-client is the host that sent the trace. Percentiles are of all values, not of samples (`percentile`, exact).
+A consume trace names no topic: the job takes it from the send trace of the message, if there is one. A client is the
+host that sent the trace. Percentiles are exact, of all values and not of samples (`percentile`).
 """
 
 from __future__ import annotations
@@ -43,35 +43,35 @@ _SCHEMA = (
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """One kind of latency at one topic and client; milliseconds."""
+    """One kind of latency, for one topic and client, in milliseconds."""
 
     kind: str
     """send, end to end or consume."""
     topic: str
     """The topic."""
     client: str
-    """Who sent, or consumed."""
+    """The producer or consumer."""
     count: int
-    """How many were measured."""
+    """The number of measurements."""
     p50: float
     """The median."""
     p90: float
-    """What 90 % did not exceed."""
+    """The 90th percentile."""
     p99: float
-    """What 99 % did not exceed."""
+    """The 99th percentile."""
     p999: float
-    """What 99.9 % did not exceed."""
+    """The 99.9th percentile."""
     most: float
     """The longest."""
     failures: int
-    """Of sends and hand-outs; 0 for end to end."""
+    """Failed sends or deliveries; 0 for end to end."""
     negative: int
-    """End to end only: the consumer's clock was behind the sender's."""
+    """For end to end: measurements at which the consumer's clock was behind the sender's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """So many sends or hand-outs of a group failed so."""
+    """Sends or deliveries of one group and client that failed in the same way."""
 
     kind: str
     """send or consume."""
@@ -82,40 +82,40 @@ class Failures:
     client: str
     """The client in it."""
     how: str
-    """How they failed, in the trace's words."""
+    """How they failed, as the trace says."""
     count: int
-    """How often."""
+    """Their number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """What `trace` found, of all traces."""
+    """The result of `trace`."""
 
     where: str
-    """The name servers or folders that were read, in words."""
+    """The name servers or folders that were read, as text."""
     traces: int
-    """Traces that were read."""
+    """The number of traces that were read."""
     kinds: dict[str, int]
-    """Kind → how many."""
+    """Kind → number of traces."""
     undecodable: int
-    """Messages of the topic that hold no traces."""
+    """Messages of the topic that are no traces."""
     why: str
-    """Of one of them."""
+    """Why one of them is none."""
     latencies: tuple[Latency, ...]
     """By kind, topic and client."""
     failures: tuple[Failures, ...]
-    """What did not end well."""
+    """Sends and deliveries that failed."""
     bucket_s: int
-    """How long a bucket of `over_time` is, in seconds."""
+    """The length of a bucket of `over_time`, in seconds."""
     over_time: tuple[tuple[str, int, float, float], ...]
     """Kind, seconds since 1970, median and 99th percentile of that bucket."""
     curves: tuple[tuple[str, str, tuple[float, ...]], ...]
     """Kind, topic, latency at each quantile of `CURVE`."""
     untraced: int
-    """Hand-outs of messages whose send was not traced."""
+    """Deliveries of messages whose send was not traced."""
 
     def told(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """The result as a JSON object."""
         return asdict(self)
 
 
@@ -127,7 +127,7 @@ def trace(
     topic: str = TRACE_TOPIC,
     on_progress: Steps | None = None,
 ) -> Traced:
-    """Read a trace topic. ConfigError when there is none."""
+    """Read a trace topic. `ConfigError` if there is none."""
     source = chosen(nameserver, [topic], folders)
 
     def step(number: int) -> None:
@@ -323,7 +323,7 @@ def _curves(values: DataFrame, latencies: Sequence[Latency]) -> tuple[tuple[str,
 
 
 def summary(found: Traced) -> str:
-    """The findings in a sentence, for people."""
+    """A summary in one sentence."""
     failed = sum(one.failures for one in found.latencies)
     text = f"{found.traces:,} traces ({found.where}): " + ", ".join(
         f"{sum(one.count for one in found.latencies if one.kind == kind):,} {kind}" for kind in KINDS
@@ -335,7 +335,7 @@ def summary(found: Traced) -> str:
 
 
 def lines(found: Traced) -> list[str]:
-    """The findings in words."""
+    """The findings as lines of text."""
     said = [summary(found)]
     for one in found.latencies:
         said.append(
@@ -349,7 +349,7 @@ def lines(found: Traced) -> list[str]:
 
 
 def page(found: Traced) -> Page:
-    """The findings as a page of HTML, for `--report`."""
+    """The findings as an HTML page, for `--report`."""
     failed = sum(one.failures for one in found.latencies)
     made = Page("Message traces", summary(found) + ".", good=False if failed or found.undecodable else None)
     for kind in KINDS:
