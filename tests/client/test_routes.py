@@ -13,7 +13,7 @@ from perseid.client.routes import BrokerQueues, NameServers, Routes, TopicRoute
 from perseid.wire.codes import RequestCode
 from perseid.wire.command import Command
 
-from .fake import BROKER, FakeServer, run, silence
+from .fake import BROKER, FakeServer, run, serve_late, silence
 
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 
@@ -106,7 +106,11 @@ def test_listeners_hear_of_changed_routes_only() -> None:
     run(test())
 
 
-def test_refreshing_is_done_once_a_second_at_most_and_keeps_the_old_route_on_errors() -> None:
+def test_refreshing_is_done_once_a_second_at_most_and_keeps_the_old_route_on_errors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("perseid.client.routes.MIN_REFRESH_INTERVAL_MS", 600_000)  # however long this machine stalls
+
     async def test() -> None:
         async with FakeServer({"t": 1}) as server:
             connections = Connections(ignore)
@@ -118,6 +122,28 @@ def test_refreshing_is_done_once_a_second_at_most_and_keeps_the_old_route_on_err
             await routes.refresh("t", at_once=True)
             assert server.count(ROUTE) == 2
             assert routes.known("t") is not None
+            await connections.close()
+
+    run(test())
+
+
+def test_a_question_that_is_under_way_is_waited_for() -> None:
+    """Two first sends, each to a queue of the caller's choice: the second one knew no master of that name."""
+
+    async def test() -> None:
+        async with FakeServer({"t": 2}) as server:
+            gate = asyncio.Event()
+            server.script[ROUTE].append(serve_late(gate))
+            connections = Connections(ignore)
+            routes = routes_of(server.address, connections)
+            first = asyncio.ensure_future(routes.refresh("t"))
+            await server.until(lambda: server.count(ROUTE))
+            second = asyncio.ensure_future(routes.refresh("t"))
+            await asyncio.wait([second], timeout=0)
+            assert not second.done() and routes.address(BROKER) is None
+            gate.set()
+            assert [await first, await second] == [None, None]
+            assert routes.address(BROKER) is not None and server.count(ROUTE) == 1
             await connections.close()
 
     run(test())
