@@ -227,8 +227,8 @@ class Routes:
         return await asyncio.shield(task)
 
     async def refresh(self, topic: str, *, at_once: bool = False) -> PerseidError | None:
-        """Ask again, but not more than once a second; an error leaves the old route in place, and is returned. A question
-        that is under way is waited for."""
+        """Ask again, but not more than once a second. A question that is under way is waited for. An error leaves the
+        old route in place, and is returned."""
         now = asyncio.get_running_loop().time()
         recent = now - self._asked_at.get(topic, -1e9) < MIN_REFRESH_INTERVAL_MS / 1000
         if recent and not at_once and topic not in self._asking:
