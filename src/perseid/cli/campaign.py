@@ -93,6 +93,7 @@ class Player:
                 self._progress()
         except KeyboardInterrupt:
             self.interrupted = True
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would cost the report, which takes a moment
         finally:
             end(pool)
         self._write()
