@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 from perseid.base.errors import PerseidError
 from perseid.client.errors import BadAnswer
@@ -14,36 +15,33 @@ from perseid.wire.record import Record
 
 H = TypeVar("H", bound=Header)
 B = TypeVar("B", bound=Body)
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def header_of(answer: Command, kind: type[H]) -> H:
     """An answer's header."""
-    try:
-        return answer.header(kind)
-    except PerseidError as error:
-        raise unreadable(error) from error
+    return _read(answer.header, kind)
 
 
 def body_of(answer: Command, kind: type[B]) -> B:
     """An answer's JSON body."""
-    try:
-        return kind.from_json(bytes(answer.body))
-    except PerseidError as error:
-        raise unreadable(error) from error
+    return _read(kind.from_json, bytes(answer.body))
 
 
 def records_of(answer: Command) -> list[Record]:
     """The stored messages in an answer's body."""
-    try:
-        return record.decode_all(answer.body)
-    except PerseidError as error:
-        raise unreadable(error) from error
+    return _read(record.decode_all, answer.body)
 
 
 def pulled_records(answer: Command, offset: int) -> list[Record]:
     """The stored messages in an answer to a pull from `offset`, batches taken apart."""
+    return _read(inner.unwrapped, answer.body, offset)
+
+
+def _read(read: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
     try:
-        return inner.unwrapped(answer.body, offset)
+        return read(*given, **named)
     except PerseidError as error:
         raise unreadable(error) from error
 
