@@ -14,6 +14,8 @@ from broker_settings import set_for_a_while
 from perseid.client import (
     Admin,
     ConsumeMode,
+    Consumer,
+    Json,
     Message,
     NoRoute,
     OrderedProducer,
@@ -90,6 +92,32 @@ def test_all_kinds_of_sends_are_stored_and_read_back(java_cluster: rig.Cluster, 
             assert (await admin.view_message(one.offset_msg_id)).body == b"one"
             found = await admin.query_messages(name, "b2")
             assert [m.body for m in found] == [b"b2"]
+
+    rig.run(test())
+
+
+def test_sends_that_linger_and_a_loop_over_messages(java_cluster: rig.Cluster, name: str) -> None:
+    """Concurrent sends leave as batches; a serializer's property and body come back; the loop commits what is done."""
+    numbers = Json(int)
+
+    async def test() -> None:
+        async with Admin(java_cluster.namesrv) as admin:
+            await admin.create_topic(name, 2)
+        async with Producer(java_cluster.namesrv, linger_ms=5) as producer:
+            sends = (producer.send(numbers.message(name, number, keys=f"k{number}")) for number in range(50))
+            results = await asyncio.gather(*sends)
+            assert {result.status for result in results} == {SendStatus.SEND_OK} and producer.metrics.batches < 50
+        got: dict[int, ReceivedMessage] = {}
+        async with Consumer(java_cluster.namesrv, f"g_{name}", {name: "*"}, from_where="first") as consumer:
+            async for message in consumer:
+                got[message.decode(numbers)] = message
+                if len(got) == 50:
+                    consumer.done(message)
+                    break
+        assert {got[number].offset_msg_id for number in range(50)} == {result.offset_msg_id for result in results}
+        assert {message.properties["contentType"] for message in got.values()} == {"application/json"}
+        async with PullConsumer(java_cluster.namesrv, f"g_{name}") as consumer:
+            assert sum([await consumer.committed(queue) or 0 for queue in await consumer.queues(name)]) == 50
 
     rig.run(test())
 
