@@ -81,7 +81,7 @@ async def _stream(
         sending = asyncio.create_task(send())
         while not sending.done():
             await asyncio.wait({sending}, timeout=TICK_S)
-            now, acknowledged = time.monotonic(), producer.stats.acknowledged
+            now, acknowledged = time.monotonic(), producer.metrics.sent
             progress.update(bar, completed=acknowledged, rate=acknowledged / (now - start))
             timeline.append((now, acknowledged))
             cluster.check()
@@ -96,8 +96,8 @@ async def _stream(
                 sending.cancel()
                 raise SystemExit(f"the flights were not sent within {PRODUCE_DEADLINE_S} s")
         await sending
-        stats = producer.stats
+        metrics = producer.metrics
     seconds = time.monotonic() - start
-    progress.update(bar, completed=stats.acknowledged, rate=stats.acknowledged / seconds)
+    progress.update(bar, completed=metrics.sent, rate=metrics.sent / seconds)
     timeline = [(at - killed_at, acknowledged) for at, acknowledged in timeline]
-    return Produced(stats.acknowledged, seconds, unavailable_s, stats.retries, name, killed_ms, timeline)
+    return Produced(metrics.sent, seconds, unavailable_s, metrics.retried, name, killed_ms, timeline)
