@@ -60,6 +60,7 @@ test-times: $(READY) ## Where the seconds of the last runs of tests went: by fol
 check: $(READY) ## Lint, types, layers, tidiness, the site
 	$(BIN)/ruff check setup.py src tests bench demo examples release docs
 	$(BIN)/mypy
+	MYPYPATH=src $(BIN)/mypy --follow-imports=silent demo/*.py examples/*.py
 	MYPYPATH=docs/tutorials/code:docs/how-to $(BIN)/mypy --strict --explicit-package-bases docs/tutorials/code docs/how-to/code
 	MYPYPATH=docs $(BIN)/mypy --strict docs/hooks.py docs/docstrings.py
 	$(BIN)/lint-imports --config .importlinter --no-cache
