@@ -20,6 +20,10 @@
  *   --transactions 1    sends are halves, each committed by a request that nobody answers, as the Java client does
  *   --delay-least MS, --delay-most MS    sends are for a time that is so far off, all of these equally often
  *   --rate N            sends a second, at even distances       --messages N   instead of a time: N sends
+ *   --poisson 1         the sends of --rate come at random, whatever the answers do; latency is from the time at which
+ *                       a send was due, so that one which waits for a connection with room is late
+ *   --read-rate N       readers beside sends read N messages a second together, again and again, and don't end the run
+ *   --frame FILE        sends are the frame of this file (load_frames.c), whose --batch, --size and --topic it holds
  *   --readers N         (0)   --read-topic T                    --idle N       (0), --at-once N of them opened at a time
  *   --tls 1             on all connections; whose certificate it is, is not asked
  *   --access-key U, --secret-key S      each request is signed
@@ -63,6 +67,8 @@ enum {
     STALL_MS = 20000,
     PULL_NOT_FOUND = 19,
     PULL_RETRY_IMMEDIATELY = 20,
+    READ_BATCH = 32,         /* messages of a pull beside sends */
+    LOOK_AGAIN_NS = 1000000,
     POLLING_FULL = 209,
     POLLING_TIMEOUT = 210,
 };
@@ -81,6 +87,7 @@ static int shaking; /* connections whose TLS handshake is not over */
 
 static bool measuring, sending, stopped;
 static int64_t tokens;                         /* sends that --rate allows by now */
+static int64_t next_read_ns;                   /* when --read-rate allows the next pull */
 static int64_t issued, owed, last_answer_ns;   /* owed: requests that must be answered soon: not what consumers wait for */
 static int64_t sent_from_start, delivered_from_start, popped_from_start, errors;
 static int readers_left;
@@ -146,7 +153,9 @@ static bool acks_left(const Connection *c) { return c->popped->next < c->popped-
 
 static bool may_issue(const Connection *c) {
     if (stopped || c->done || c->in_flight >= c->window) return false;
+    if (c->role == SENDER && options.poisson) return sending && due_ns() <= now_ns;
     if (c->role == SENDER) return sending && !all_issued() && (!options.rate || tokens > 0);
+    if (c->role == READER && options.mode == SEND && options.read_rate) return measuring && next_read_ns <= now_ns;
     if (c->role == READER) return options.mode == PULL ? sending && !all_issued() : measuring;
     if (c->role == POPPER && !sending) return false;
     if (c->role == POPPER) return acks_left(c) || !c->in_flight;
@@ -164,6 +173,7 @@ static char *build(Connection *c, char *at, uint32_t opaque) {
     if (c->role == POPPER) return build_ack(c, at, opaque);
     if (c->role == READER) {
         issued++;
+        if (options.read_rate) next_read_ns += (int64_t)(READ_BATCH * 1e9 / options.read_rate);
         return build_pull(c, at, opaque);
     }
     if (c->role == SENDER) {
@@ -182,6 +192,10 @@ static void issue(Connection *c) {
         Slot *slot = &slots[free_slots[c->first_slot + c->window - 1 - c->in_flight]];
         slot->generation = (slot->generation + 1) % (uint32_t)(OPAQUE_SPAN / slot_count);
         slot->sent_ns = now_ns;
+        if (c->role == SENDER && options.poisson) {
+            slot->sent_ns = due_ns();
+            next_arrival();
+        }
         uint32_t number = slot->generation * (uint32_t)slot_count + (uint32_t)(slot - slots);
         at = build(c, at, OPAQUE_BASE + number);
         c->in_flight++;
@@ -195,18 +209,36 @@ static void issue(Connection *c) {
     flush_out(c);
 }
 
+/* When a timer has to wake us again for what --poisson and --read-rate have to send. */
+static void wake_later(void) {
+    int64_t at_ns = options.poisson && sending ? due_ns() : INT64_MAX;
+    if (options.read_rate && measuring && next_read_ns < at_ns) at_ns = next_read_ns;
+    if (at_ns == INT64_MAX) return;
+    now_ns = clock_ns();
+    /* What is due has no connection with room: an answer goes on with it, or we look again. */
+    if (at_ns <= now_ns) at_ns = now_ns + LOOK_AGAIN_NS;
+    struct itimerspec at = {.it_value = {.tv_sec = at_ns / 1000000000, .tv_nsec = at_ns % 1000000000}};
+    if (timerfd_settime(timer_fd, TFD_TIMER_ABSTIME, &at, NULL)) fail("timerfd: %s", strerror(errno));
+}
+
+static bool sends_due(void) { return options.poisson ? due_ns() <= now_ns : tokens > 0; }
+
 /* The time of the next sends has come: connections that have room take them in turn. */
 static void tick(void) {
     static int next;
     uint64_t due = 0;
     if (read(timer_fd, &due, sizeof due) != sizeof due && errno != EAGAIN) fail("timerfd: %s", strerror(errno));
+    now_ns = clock_ns();
     int64_t most = (int64_t)options.connections * options.window;
     tokens += (int64_t)due;
     if (tokens > most) tokens = most;
-    for (int i = 0; i < options.connections && tokens > 0; i++) {
+    for (int i = 0; i < options.connections && sends_due(); i++) {
         next = (next + 1) % options.connections;
         issue(&connections[next]);
     }
+    if (!options.read_rate && !options.poisson) return;
+    for (int i = 0; options.mode == SEND && i < options.readers; i++) issue(&connections[options.connections + i]);
+    wake_later();
 }
 
 /* ---- answers ---- */
@@ -238,6 +270,8 @@ static void walk_on(Connection *c, const Answer *a, int64_t count) {
     if (c->offset < ext_int(a, "maxOffset")) return;
     c->offset = 0;
     if (++c->queue < options.queues) return;
+    c->queue = 0;
+    if (options.read_rate) return;
     c->done = true;
     readers_left--;
 }
@@ -454,8 +488,9 @@ static void prepare(void) {
         for (; first < connection_count; first++) issue(&connections[first]);
         await(nothing_owed, "not all idle connections had the answer to their one send");
     }
-    if (!options.rate) return;
-    struct itimerspec at = {.it_interval.tv_nsec = (long)(1e9 / options.rate), .it_value.tv_nsec = 1};
+    if (!options.rate && !options.read_rate) return;
+    struct itimerspec at = {.it_value.tv_nsec = 1};
+    if (options.rate && !options.poisson) at.it_interval.tv_nsec = (long)(1e9 / options.rate);
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = NULL};
     timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
     if (timer_fd < 0 || timerfd_settime(timer_fd, 0, &at, NULL) || epoll_ctl(epoll_fd, EPOLL_CTL_ADD, timer_fd, &e))
@@ -468,16 +503,21 @@ static void start_all(void) {
 
 static void run(void) {
     prepare();
+    arrivals_begin();
     sending = true;
     start_all();
+    if (options.poisson) wake_later();
     if (!options.messages) serve(later(options.warm), warm);
     told = 0;
     double own = own_cpu(), server = server_cpu(), machine = machine_cpu();
     int64_t began = clock_ns();
     measuring = true;
+    next_read_ns = began;
     start_all();
+    if (options.read_rate) wake_later();
     serve(options.messages ? INT64_MAX : later(options.seconds), measured_all);
     measuring = false;
+    double late_ms = options.poisson ? behind_ms() : 0;
     double wall = (double)(clock_ns() - began) / 1e9;
     own = own_cpu() - own;
     server = server_cpu() - server;
@@ -504,8 +544,8 @@ static void run(void) {
            "\"load_cpu_us\":%.4f,\"memory_mb\":%.1f,",
            (double)messages / wall, server * 1e6 / cost_of, server / wall, own / wall, other > 0 ? other / wall : 0,
            own * 1e6 / cost_of, server_memory_mb());
-    printf("\"p50_ms\":%.4f,\"p99_ms\":%.4f,\"send_p99_ms\":%.4f}\n", quantile_ms(main_latency, 0.5),
-           quantile_ms(main_latency, 0.99), quantile_ms(latency[SENDER], 0.99));
+    printf("\"p50_ms\":%.4f,\"p99_ms\":%.4f,\"p999_ms\":%.4f,\"send_p99_ms\":%.4f,\"behind_ms\":%.4f}\n", quantile_ms(main_latency, 0.5),
+           quantile_ms(main_latency, 0.99), quantile_ms(main_latency, 0.999), quantile_ms(latency[SENDER], 0.99), late_ms);
 }
 
 /* ---- options ---- */
@@ -527,7 +567,7 @@ static void read_option(const char *name, char *value) {
                 {"--size", &options.size}, {"--batch", &options.batch}, {"--topics", &options.topics},
                 {"--tags", &options.tags}, {"--readers", &options.readers}, {"--idle", &options.idle},
                 {"--transactions", &options.transactions}, {"--delay-least", &options.delay_least},
-                {"--delay-most", &options.delay_most}, {"--tls", &options.tls}, {"--at-once", &options.at_once}};
+                {"--delay-most", &options.delay_most}, {"--tls", &options.tls}, {"--at-once", &options.at_once}, {"--poisson", &options.poisson}};
     for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
         if (!strcmp(name, ints[i].name)) {
             *ints[i].into = atoi(value);
@@ -543,6 +583,8 @@ static void read_option(const char *name, char *value) {
     else if (!strcmp(name, "--warm")) options.warm = atof(value);
     else if (!strcmp(name, "--seconds")) options.seconds = atof(value);
     else if (!strcmp(name, "--rate")) options.rate = atof(value);
+    else if (!strcmp(name, "--read-rate")) options.read_rate = atof(value);
+    else if (!strcmp(name, "--frame")) options.frame = value;
     else if (!strcmp(name, "--messages")) options.messages = atoll(value);
     else if (!strcmp(name, "--pids")) options.pid_count = numbers(value, options.pids, MAX_PIDS);
     else fail("unknown option %s", name);
@@ -574,6 +616,12 @@ static void check_options(const char *mode) {
     if (options.mode == POP && (options.readers || options.messages)) fail("--readers and --messages are not for pop");
     if (options.mode == PULL && options.readers) fail("--readers is not for pull");
     if (!options.access_key != !options.secret_key) fail("--access-key and --secret-key belong together");
+    if (options.poisson && (options.mode != SEND || !options.rate || options.messages))
+        fail("--poisson is for sends at a --rate, for a time");
+    if (options.read_rate && (options.mode != SEND || !options.readers || (options.rate && !options.poisson)))
+        fail("--read-rate is for --readers beside sends, which come at random or in closed loops");
+    if (options.frame && (options.mode == TAIL || options.access_key || options.transactions || options.delay_most))
+        fail("--frame holds all of a send: it is not signed, stamped, timed or a half");
     if (options.mode == SEND && options.readers && !options.read_topic) fail("--readers need --read-topic");
 }
 
@@ -594,7 +642,8 @@ int main(int argc, char **argv) {
     free_slots = calloc(most_slots, sizeof *free_slots);
     for (int role = 0; role < IDLER; role++) latency[role] = new_histogram();
     epoll_fd = epoll_create1(0);
-    make_send_template();
+    if (options.frame) read_frame();
+    else make_send_template();
     signal(SIGUSR1, tell);
     run();
     return errors ? 1 : 0;

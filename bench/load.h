@@ -13,6 +13,11 @@ enum {
     MAX_TAGS = 26,
     MAX_PIDS = 80,
     POP_BATCH = 32, /* messages of a pop, at most */
+    /* How wide the places are that are filled in. */
+    OPAQUE_DIGITS = 9,
+    BORN_DIGITS = 13,
+    KEY_DIGITS = 12,
+    TOPIC_DIGITS = 4,
 };
 
 /* What a connection does. */
@@ -71,10 +76,10 @@ typedef enum { SEND, PULL, TAIL, POP } Mode;
 extern struct Options {
     Mode mode;
     int ports[MAX_SHARDS], port_count;
-    int connections, readers, idle, window, size, queues, batch, topics, tags, transactions, delay_least, delay_most, tls, at_once;
-    double warm, seconds, rate;
+    int connections, readers, idle, window, size, queues, batch, topics, tags, transactions, delay_least, delay_most, tls, at_once, poisson;
+    double warm, seconds, rate, read_rate;
     int64_t messages;
-    char *topic, *read_topic, *broker, *subscription, *filter, *access_key, *secret_key;
+    char *frame, *topic, *read_topic, *broker, *subscription, *filter, *access_key, *secret_key;
     int pids[MAX_PIDS], pid_count;
 } options;
 
@@ -95,6 +100,14 @@ char *build_pull(Connection *c, char *at, uint32_t opaque);
 char *build_ask_end(Connection *c, char *at, uint32_t opaque);
 /* The lengths before a header of so many bytes at at + 8, and its signature; returns its end. */
 char *finish(char *at, int length);
+
+void digits(char *at, int count, uint64_t value); /* decimal, with zeros in front */
+void unique_key(char *at);                        /* KEY_DIGITS that no other message has */
+
+/* load_frames.c */
+void read_frame(void); /* of --frame */
+size_t frame_size(void);
+char *build_frame(const Connection *c, char *at, uint32_t opaque, uint64_t born_ms);
 
 /* load_secure.c */
 void tls_begin(Connection *c);
@@ -129,6 +142,12 @@ char *build_commits(Connection *c, char *at); /* of all halves that wait for it,
 char *build_pop(Connection *c, char *at, uint32_t opaque);
 void take_popped(Connection *c, const Answer *a);
 char *build_ack(Connection *c, char *at, uint32_t opaque); /* of the next message */
+
+/* load_arrivals.c */
+void arrivals_begin(void);       /* the first send is due now */
+int64_t due_ns(void);            /* when the next send is due */
+void next_arrival(void);         /* that one leaves */
+double behind_ms(void);          /* how late the next send is */
 
 /* load_meter.c */
 typedef struct Histogram Histogram;

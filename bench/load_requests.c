@@ -9,7 +9,6 @@
 
 enum {
     ITEM_HEAD = 20, /* of a message in a batch: total size, magic, CRC, flag, body length */
-    KEY_DIGITS = 12,
     STAMP_BYTES = 8, /* at the front of a body that somebody waits for: the send's clock_ns */
     SUSPEND = 2,
     SUBSCRIPTION = 4,
@@ -97,16 +96,16 @@ void make_send_template(void) {
     if (options.port_count > 1) template.shard_at = 8 + offset_of(head, (size_t)n, "-S\"}") + 1;
 }
 
-size_t request_size(Role role) { return role == SENDER || role == IDLER ? template.length : 2048; }
+size_t request_size(Role role) { return role == SENDER || role == IDLER ? (options.frame ? frame_size() : template.length) : 2048; }
 
-static void digits(char *at, int count, uint64_t value) {
+void digits(char *at, int count, uint64_t value) {
     while (count--) {
         at[count] = (char)('0' + value % 10);
         value /= 10;
     }
 }
 
-static void unique_key(char *at) {
+void unique_key(char *at) {
     static uint64_t given;
     uint64_t key = given++;
     for (int i = KEY_DIGITS - 1; i >= 0; i--, key >>= 4) at[i] = "0123456789ABCDEF"[key & 15];
@@ -133,14 +132,19 @@ char *build_send(Connection *c, char *at, uint32_t opaque) {
         born_ns = now_ns;
         born_ms = wall_ms();
     }
+    if (options.frame) {
+        at = build_frame(c, at, opaque, (uint64_t)born_ms);
+        go_on(c);
+        return at;
+    }
     memcpy(at, template.bytes, template.length);
-    digits(at + template.opaque_at, 9, opaque);
-    digits(at + template.born_at, 13, (uint64_t)born_ms);
+    digits(at + template.opaque_at, OPAQUE_DIGITS, opaque);
+    digits(at + template.born_at, BORN_DIGITS, (uint64_t)born_ms);
     at[template.queue_at] = (char)('0' + c->queue);
     at[template.tag_at] = (char)('A' + c->tag);
     unique_key(at + template.key_at);
     if (options.delay_most) digits(at + template.deliver_at, 13, (uint64_t)born_ms + delay_ms());
-    if (options.topics > 1) digits(at + template.topic_at, 4, (uint64_t)c->topic);
+    if (options.topics > 1) digits(at + template.topic_at, TOPIC_DIGITS, (uint64_t)c->topic);
     if (options.port_count > 1) at[template.shard_at] = (char)('0' + c->shard);
     for (int i = 0; options.batch > 1 && i < options.batch; i++) {
         char *item = at + template.body_at - ITEM_HEAD + (size_t)i * template.item_size;

@@ -52,6 +52,7 @@ HERE = Path(__file__).resolve().parent
 TEMPLATE, PART, DOCS = HERE / "benchmarks.md.in", HERE / "part.md.in", HERE.parent / "docs"
 PART_TITLES = {
     "broker": "One broker",
+    "sends": "Sends of all kinds",
     "kinds": "Timers, transactions, POP and SQL",
     "crowd": "Thousands of connections, topics and groups",
     "secured": "TLS, users and permissions",

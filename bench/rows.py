@@ -90,6 +90,8 @@ class Row:
     """Where it stands in docs/benchmarks.md, if its servers do not tell."""
     crowded: bool = False
     """Its brokers hold a crowd of topics and consumers besides (crowd.py)."""
+    frame: str = ""
+    """The client's frame that is sent (frames.py); none: the load generator's own."""
     tuned: bool = False
     """Heartbeats and controllers that miss a broker sooner than by default."""
 
@@ -99,6 +101,11 @@ class Row:
         if self.replicas or self.mode == "grow":
             return "failover"
         return self.own_part or ("dledger" if self.members else "replication" if self.role else "broker")
+
+    @property
+    def delayed(self) -> bool:
+        """Sends of a delay level, which are stored elsewhere until they are due."""
+        return self.frame.endswith(":delayed")
 
     @property
     def timed(self) -> bool:
@@ -165,6 +172,38 @@ LEAST_DELAY_MS, MOST_DELAY_MS = 2_000, 20_000
 def _kind(name: str, title: str, load: dict[str, int | str], **more: Any) -> Row:
     """A row of what else there is than plain sends and pulls: not behind Java."""
     return Row(name, title, (Goal("cpu", 1),), load, servers=WITHOUT_PLAIN, own_part="kinds", **more)
+
+
+KINDS_OF_SENDS = {
+    "plain": ("made:plain", "as the Java client's, with UNIQ_KEY, WAIT and TAGS"),
+    "cut": ("made:unseparated", "no separator behind the last property, as from Java clients 4.9.1 to 4.9.3"),
+    "chinese": ("made:chinese", "a key and a property in Chinese"),
+    "quoted": ("made:quoted", "a property with JSON in it, whose quotes are escaped"),
+    "unkeyed": ("made:unkeyed", "no UNIQ_KEY"),
+    "bare": ("made:bare", "no properties"),
+    "delayed": ("made:delayed", "a delay level of two hours"),
+    "priority": ("made:priority", "a priority"),
+}
+"""Rows of `sends`: their frame, and what is in it."""
+
+
+def _sends() -> Iterator[Row]:
+    """Two rows of each kind: many in flight, and one a connection."""
+    for name, (frame, title) in KINDS_OF_SENDS.items():
+        for suffix, load, goals, words in (
+            ("", _load(16, 64, 128), beside_java(speed=4, cpu=1 / 5, p99=1), "16 connections × 64 in flight"),
+            ("1", CLOSED_LOAD, beside_java(speed=2, cpu=1 / 3, p99=1), "64 connections × 1"),
+        ):
+            yield Row(
+                f"send-{name}{suffix}",
+                f"send, {title}, {words}, 128 B",
+                goals[:-1],
+                load,
+                servers=WITHOUT_PLAIN,
+                group=f"send-{name}",
+                own_part="sends",
+                frame=frame,
+            )
 
 
 GUARDED = 1.15
@@ -369,6 +408,7 @@ ROWS = (
         Goal("cpu", GUARDED, CORE, "openpull"),
         mode="pull",
     ),
+    *_sends(),
     Row("start", "a new broker, started and at rest", AT_REST, {}, mode="start"),
     *(
         Row(f"dl{name}", f"send to a DLedger group, {title}", CHEAPER, load, servers=GROUPS, store="dledger", members=3)

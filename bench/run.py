@@ -29,6 +29,7 @@ import crowd
 from cold import evict
 from figures import QUIET_CORES, Rounds, Summary, load_share, others_busy, summarise
 from fleet import Fleet, alone, discard
+from frames import Target, frame_named, template
 from growth import REPLICAS, Crowd, LoneController
 from machine import describe_machine
 from pairs import Lag, Pair, busy_s, catch_up, cpu_s
@@ -71,6 +72,8 @@ SPARE_BYTES = 8 << 30
 MOST_OF_DISK = 0.8
 """Both kinds of broker begin to remove old files above that."""
 SPARE_FILES = 600
+DELAYED_TOPIC, DELAYED_QUEUE = "SCHEDULE_TOPIC_XXXX", 17
+"""Where sends of the highest delay level (18) are stored until they are due."""
 
 
 # ---- one run of the load generator ----
@@ -88,8 +91,22 @@ def run_load(
     server: Server, topics: Sequence[str], mode: str, timeout_s: float = LOAD_TIMEOUT_S, /, **options: float | str
 ) -> dict[str, Any]:
     """What the load generator says; checks that what was acknowledged is stored."""
+    return counted_load(server, topics, mode, topics, range(TOPIC_QUEUES), timeout_s, **options)
+
+
+def counted_load(
+    server: Server,
+    topics: Sequence[str],
+    mode: str,
+    stored: Sequence[str],
+    queues: Sequence[int],
+    timeout_s: float = LOAD_TIMEOUT_S,
+    /,
+    **options: float | str,
+) -> dict[str, Any]:
+    """The same, where the messages are stored in these queues of other topics."""
     command, name = load_command(server, topics, mode, **options), topics[0]
-    before = server.stored(topics)
+    before = server.stored(stored, queues=queues)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
     except subprocess.TimeoutExpired:
@@ -100,14 +117,26 @@ def run_load(
     if options.get("idle"):
         time.sleep(HANG_UP_SECONDS)
     expected = before + result["sent_from_start"]
-    if (found := server.await_stored(topics, expected)) != expected:
+    if (found := server.await_stored(stored, expected, queues)) != expected:
         raise BenchError(f"{server.name} acknowledged {expected} messages of {name} and holds {found}")
     return result
 
 
+def frame_file(server: Server, row: Row) -> Path:
+    """The template of a row's frame, for this server."""
+    target = Target(row.topic, size=int(row.load["size"]))
+    path = server.folder / f"{row.name}.frame"
+    path.write_text(str(template(frame_named(row.frame), target)))
+    return path
+
+
 def run_row(server: Server, row: Row, **options: float) -> dict[str, Any]:
     """A run with a row's load; checks that pulls brought what they had to."""
-    result = run_load(server, row.topics(), row.mode, **{**row.load, **options})
+    load: dict[str, float | str] = {**row.load, **options}
+    if row.frame:
+        load["frame"] = str(frame_file(server, row))
+    stored = ([DELAYED_TOPIC], [DELAYED_QUEUE]) if row.delayed else (row.topics(), range(TOPIC_QUEUES))
+    result = counted_load(server, row.topics(), row.mode, *stored, **load)
     if row.mode == "pull":
         found, wanted = result["matched"] / result["requests"], int(row.load["batch"])
         share, expected = result["matched"] / result["messages"], 1 / int(row.load.get("tags", 1))

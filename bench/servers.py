@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import json
 import os
 import resource
@@ -102,14 +103,16 @@ def compile_load(program: Path) -> None:
     secure = not subprocess.run(look, capture_output=True).returncode
     flags += ["-DWITH_OPENSSL"] if secure else []
     libraries = ["-lssl", "-lcrypto"] if secure else []
-    subprocess.run([cc, *flags, "-o", str(program), *map(str, sorted(HERE.glob("load*.c"))), *libraries], check=True)
+    subprocess.run(
+        [cc, *flags, "-o", str(program), *map(str, sorted(HERE.glob("load*.c"))), *libraries, "-lm"], check=True
+    )
 
 
 def load_program() -> Path:
-    """The load generator, compiled when its source is newer."""
-    program = cache_folder() / "bench-load"
-    changed = max(source.stat().st_mtime for source in HERE.glob("load*.[ch]"))
-    if not program.exists() or program.stat().st_mtime < changed:
+    """The load generator, compiled when there is none of this source."""
+    source = b"".join(path.read_bytes() for path in sorted(HERE.glob("load*.[ch]")))
+    program = cache_folder() / f"bench-load-{hashlib.sha256(source).hexdigest()[:12]}"
+    if not program.exists():
         program.parent.mkdir(parents=True, exist_ok=True)
         fresh = program.with_suffix(f".{os.getpid()}")
         compile_load(fresh)
@@ -334,15 +337,17 @@ class Server:
             finally:
                 remote.close()
 
-    def stored(self, topics: Sequence[str], ports: Sequence[int] = ()) -> int:
-        """How many messages all queues of these topics hold, by these ports' brokers."""
-        asked = [{"topic": topic, "queueId": queue} for topic in topics for queue in range(TOPIC_QUEUES)]
+    def stored(
+        self, topics: Sequence[str], ports: Sequence[int] = (), queues: Sequence[int] = range(TOPIC_QUEUES)
+    ) -> int:
+        """How many messages these queues of these topics hold, by these ports' brokers."""
+        asked = [{"topic": topic, "queueId": queue} for topic in topics for queue in queues]
         return sum(int(remote.call(30, ext)["offset"]) for remote in self._remotes(ports) for ext in asked)
 
-    def await_stored(self, topics: Sequence[str], least: int) -> int:
+    def await_stored(self, topics: Sequence[str], least: int, queues: Sequence[int] = range(TOPIC_QUEUES)) -> int:
         """How many messages the topics hold, as soon as it is `least` (Java's queues follow its log)."""
         deadline = time.monotonic() + STORED_TIMEOUT_S
-        while (found := self.stored(topics)) < least:
+        while (found := self.stored(topics, queues=queues)) < least:
             if time.monotonic() > deadline:
                 raise BenchError(f"{self.name} acknowledged {least} messages of {topics[0]}… and holds {found}")
             time.sleep(0.1)

@@ -323,6 +323,84 @@ def test_a_tail_measures_from_a_send_to_each_groups_delivery(program: Path, fake
     assert 0 < result["p50_ms"] <= result["p99_ms"] < DEADLINE_S * 1000 and result["send_p99_ms"] > 0
 
 
+FRAME = (
+    b'{"code":310,"extFields":{"b":"t","e":"0","g":"0000000000000","i":"UNIQ_KEY\\u0001KKKKKKKKKKKK"},'
+    b'"opaque":000000000}'
+)
+
+
+def frame_file(path: Path, header: bytes = FRAME, holes: str = "") -> Path:
+    """A template of a send with a body of three bytes."""
+    data = struct.pack(">II", 4 + len(header) + 3, len(header)) + header + b"abc"
+    places = {"opaque": b"000000000}", "queue": b'0","g"', "born": b"0000000000000", "key": b"KKKKKKKKKKKK"}
+    lines = [f"{kind} {data.index(text)}\n" for kind, text in places.items() if text in data]
+    path.write_text("".join(lines) + holes + f"frame {data.hex()}\n")
+    return path
+
+
+def test_a_frame_of_a_file_is_sent_with_its_holes_filled(program: Path, fake: Callable, tmp_path: Path) -> None:
+    broker = fake(accept)
+    path = frame_file(tmp_path / "frame")
+    done = load(program, broker, "send", connections=2, window=3, messages=40, queues=4, frame=path)
+    assert done.returncode == 0, done.stderr
+    seen = [fields(head) for head in broker.seen]
+    assert {f["e"] for f in seen} == {"0", "1", "2", "3"} and all(int(f["g"]) > 10**12 for f in seen)
+    assert len({properties(f["i"])["UNIQ_KEY"] for f in seen}) == 40 == len({head["opaque"] for head in broker.seen})
+
+
+@pytest.mark.parametrize(
+    ("holes", "header", "said"),
+    [
+        ("nonsense 3\n", FRAME, "no such hole: nonsense"),
+        ("key 9999\n", FRAME, "behind the frame's end"),
+        ("", FRAME.replace(b"000000000}", b"1}"), "no hole for the opaque"),
+        ("what is this\n", FRAME, "neither a hole nor the frame"),
+    ],
+)
+def test_a_frame_that_cannot_be_sent_is_refused(
+    program: Path, fake: Callable, tmp_path: Path, holes: str, header: bytes, said: str
+) -> None:
+    path = frame_file(tmp_path / "frame", header, holes)
+    done = load(program, fake(accept), "send", messages=1, frame=path)
+    assert done.returncode == 1 and said in done.stderr
+
+
+def test_arrivals_at_random_wait_for_nobody_and_their_wait_counts(program: Path, fake: Callable) -> None:
+    """One connection with one request in flight, and a broker that holds back the first answer: what comes meanwhile
+    is late, and says so."""
+    held = threading.Event()
+
+    def answer(head: dict[str, object], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        if not held.is_set():
+            held.wait(0.3)
+            held.set()
+        return accept(head, body)
+
+    broker = fake(answer)
+    done = load(program, broker, "send", connections=1, rate=200, poisson=1, warm=0, seconds=1)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["messages"] > 60, "of 200: all that came while the broker did nothing were sent later"
+    assert result["p99_ms"] > 150 and result["p50_ms"] < result["p99_ms"]
+
+
+def test_a_reader_with_a_rate_reads_on_and_ends_nothing(program: Path, fake: Callable) -> None:
+    pulled: list[str] = []
+
+    def answer(head: dict[str, object], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        if head["code"] == 310:
+            return accept(head, body)
+        pulled.append(fields(head)["queueOffset"])
+        return pulls(64, RECORD_MAGIC)(head, body)
+
+    options = {"readers": 1, "read_topic": "t", "read_rate": 640, "queues": 1, "warm": 0, "seconds": 0.6}
+    done = load(program, fake(answer), "send", connections=1, rate=100, poisson=1, **options)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert 3 <= len(pulled) <= 20 * result["seconds"] + 1, "20 pulls of 32 a second"
+    assert pulled[:4] == ["0", "32", "0", "32"] and result["read"] >= 3 * 32
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -75,6 +75,7 @@ def test_rows_of_a_group_have_brokers_of_their_own() -> None:
     assert fill is not None and fill.bytes == 96 << 20 and "96 MiB" in by_name["dlcatch"].title
     assert {row.part for row in ROWS} == {
         "broker",
+        "sends",
         "kinds",
         "crowd",
         "secured",
@@ -103,6 +104,14 @@ def test_rows_of_a_controllers_set() -> None:
     assert by_name["haclient"].title.endswith("2 times") and "300 sets" in by_name["hagrow"].title
     assert "30 masters" in by_name["hagrow"].title
     assert all(by_name[name].own_servers for name in by_name if not name.startswith("haall"))
+
+
+def test_sends_of_each_kind_are_many_in_flight_and_one() -> None:
+    ours = [row for row in ROWS if row.part == "sends"]
+    assert len(ours) == len(PARTS["sends"]) == 2 * len({row.frame for row in ours}) >= 16
+    assert {row.load["window"] for row in ours} == {64, 1}
+    assert {(goal.what, goal.limit) for goal in ours[0].goals} == {("speed", 4), ("cpu", 0.2), ("p99", 1)}
+    assert [row.name for row in ours if row.delayed] == ["send-delayed", "send-delayed1"]
 
 
 def test_a_part_stands_for_its_rows() -> None:
