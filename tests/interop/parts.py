@@ -59,11 +59,11 @@ def locked(name: str) -> Iterator[None]:
         yield
 
 
-def _digest(files: Sequence[Path], *more: bytes) -> str:
+def digest(files: Sequence[Path], *more: bytes) -> str:
     return hashlib.sha256(b"\0".join([*(f.read_bytes() for f in files), *more])).hexdigest()[:12]
 
 
-def _install(command: list[str], cwd: Path) -> None:
+def install(command: list[str], cwd: Path) -> None:
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
     if done.returncode:
         raise RigError(
@@ -74,12 +74,12 @@ def _install(command: list[str], cwd: Path) -> None:
 def _jars() -> Path:
     """RocketMQ's, and what they need."""
     pom = HERE / "java" / "pom.xml"
-    lib = store() / f"java-{VERSION}-{_digest([pom])}"
+    lib = store() / f"java-{VERSION}-{digest([pom])}"
     if not lib.exists():
         fresh = lib.with_suffix(".part")
         shutil.rmtree(fresh, ignore_errors=True)
         copy = ["dependency:copy-dependencies", f"-DoutputDirectory={fresh}", "-DincludeScope=runtime"]
-        _install([tool("mvn", "maven"), "-q", "-B", "-f", str(pom), *copy], HERE)
+        install([tool("mvn", "maven"), "-q", "-B", "-f", str(pom), *copy], HERE)
         fresh.rename(lib)
     return lib
 
@@ -90,13 +90,13 @@ def _sources() -> list[Path]:
 
 def _agent(lib: Path) -> Path:
     """Our agent's classes, built from java/src; a jar, since a JVM archives no classes from folders."""
-    jar = store() / f"agent-java-{_digest(_sources())}.jar"
+    jar = store() / f"agent-java-{digest(_sources())}.jar"
     if not jar.exists():
         classes, fresh = jar.with_suffix(".part"), jar.with_suffix(".new")
         shutil.rmtree(classes, ignore_errors=True)
         compiler, archiver = tool("javac", "default-jdk-headless"), tool("jar", "default-jdk-headless")
-        _install([compiler, "-nowarn", "-d", str(classes), "-cp", f"{lib}/*", *map(str, _sources()[1:])], HERE)
-        _install([archiver, "--create", "--file", str(fresh), "-C", str(classes), "."], HERE)
+        install([compiler, "-nowarn", "-d", str(classes), "-cp", f"{lib}/*", *map(str, _sources()[1:])], HERE)
+        install([archiver, "--create", "--file", str(fresh), "-C", str(classes), "."], HERE)
         shutil.rmtree(classes)
         fresh.rename(jar)
     return jar
@@ -121,7 +121,7 @@ def newer_dledger() -> Path:
             shutil.rmtree(fresh, ignore_errors=True)
             artifact = f"-Dartifact=io.openmessaging.storage:dledger:{NEWER_DLEDGER}"
             copy = ["dependency:copy", artifact, f"-DoutputDirectory={fresh}"]
-            _install([tool("mvn", "maven"), "-q", "-B", *copy], HERE)
+            install([tool("mvn", "maven"), "-q", "-B", *copy], HERE)
             fresh.rename(folder)
     (jar,) = folder.glob("*.jar")
     return jar
@@ -133,7 +133,7 @@ def archive() -> Path:
     server starts in a third of the time, since no class is read from a jar and verified."""
     java = tool("java", "default-jdk-headless")
     version = subprocess.run([java, "-version"], capture_output=True, check=True, timeout=INSTALL_SECONDS)
-    return store() / f"classes-{_digest(_sources(), version.stderr, classpath().encode())}.jsa"
+    return store() / f"classes-{digest(_sources(), version.stderr, classpath().encode())}.jsa"
 
 
 def jvm(home: Path, *options: str, ahead: Sequence[Path] = ()) -> list[str]:
@@ -151,9 +151,9 @@ def go_agent() -> Path:
     go = tool("go", "golang-go")
     with locked("go"):
         sources = sorted((HERE / "go").glob("*.*"))
-        binary = store() / f"agent-go-{_digest(sources)}"
+        binary = store() / f"agent-go-{digest(sources)}"
         if not binary.exists():
             fresh = binary.with_suffix(".part")
-            _install([go, "build", "-buildvcs=false", "-o", str(fresh), "."], HERE / "go")
+            install([go, "build", "-buildvcs=false", "-o", str(fresh), "."], HERE / "go")
             fresh.rename(binary)
     return binary
