@@ -1,7 +1,7 @@
 """Record what stock clients send: `python tests/interop/recording/record.py java-4.9.2 java-5.5.0 go-2.1.2 …`.
 
 A client's program (`Kinds.java`, `kinds.go`, …) does one kind of thing after the other against a broker of ours, behind
-a tap (`tap.py`). The frames go to tests/recorded/NAME.json: of each kind the first two of each request code.
+a tap (`tap.py`). The frames go to tests/traffic/NAME.json: of each kind the first two of each request code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from perseid.wire.command import decode  # noqa: E402
 from recording import programs  # noqa: E402
 from recording.tap import Tap  # noqa: E402
 
-RECORDED = HERE.parents[1] / "recorded"
+TRAFFIC = HERE.parents[1] / "traffic"
 EACH = 2
 """Of the frames of one kind and one request code, so many are kept: the first ones."""
 CONFIG = {"enablePropertyFilter": "true", "enablePopLog": "false", "traceTopicEnable": "true"}
@@ -107,9 +107,9 @@ def main() -> None:
         print(name, flush=True)
         with tempfile.TemporaryDirectory() as folder:
             rows = record(programs.of(name), Path(folder))
-        RECORDED.mkdir(exist_ok=True)
+        TRAFFIC.mkdir(exist_ok=True)
         lines = ",\n".join(json.dumps(row) for row in rows)
-        (RECORDED / f"{name}.json").write_text(f"[\n{lines}\n]\n")
+        (TRAFFIC / f"{name}.json").write_text(f"[\n{lines}\n]\n")
         print(f"  {len(rows)} frames", flush=True)
 
 
