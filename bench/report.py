@@ -53,6 +53,7 @@ TEMPLATE, PART, DOCS = HERE / "benchmarks.md.in", HERE / "part.md.in", HERE.pare
 PART_TITLES = {
     "broker": "One broker",
     "sends": "Sends of all kinds",
+    "shapes": "Sends that come at random",
     "kinds": "Timers, transactions, POP and SQL",
     "crowd": "Thousands of connections, topics and groups",
     "secured": "TLS, users and permissions",

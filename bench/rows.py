@@ -41,6 +41,10 @@ class Goal:
         return value >= self.limit if self.at_least else value <= self.limit
 
 
+OWN = "own"
+"""In `Row.half_of`: of each server's own capacity."""
+
+
 def beside_java(*, plain: float = 1.0, **limits: float) -> tuple[Goal, ...]:
     """Limits of Perseid by name, and of what the CPU may be without the compiled core."""
     return (*(Goal(what, limit) for what, limit in limits.items()), Goal("cpu", plain, PLAIN))
@@ -92,6 +96,10 @@ class Row:
     """Its brokers hold a crowd of topics and consumers besides (crowd.py)."""
     frame: str = ""
     """The client's frame that is sent (frames.py); none: the load generator's own."""
+    half_of: str = ""
+    """Whose capacity is measured first: half of it comes at random (OWN: each server's own)."""
+    slow_reader: bool = False
+    """Beside its sends a consumer reads the topic, a tenth of what is sent."""
     tuned: bool = False
     """Heartbeats and controllers that miss a broker sooner than by default."""
 
@@ -141,21 +149,39 @@ def _load(connections: int, window: int, size: int, **more: int | str) -> dict[s
     return {"connections": connections, "window": window, "size": size, **more}
 
 
-PIPELINED = beside_java(speed=5, cpu=1 / 8, plain=0.5)
-CLOSED = beside_java(speed=2, cpu=1 / 3, p99=1 / 3)
-BATCH = beside_java(speed=3, cpu=1 / 4)
+PIPELINED = beside_java(speed=5, cpu=1 / 8, p99=1, memory=1 / 5, plain=0.5)
+CLOSED = beside_java(speed=2, cpu=1 / 3, p99=1 / 3, memory=1 / 5)
+BATCH = beside_java(speed=3, cpu=1 / 4, p99=1)
 PULL = beside_java(speed=2, cpu=1 / 4, p99=1 / 2)
 SYNC = beside_java(speed=1, cpu=1 / 3, p99=1)
+
+
+def core_only(**limits: float) -> tuple[Goal, ...]:
+    """Limits of Perseid by name, where it is not measured without the compiled core."""
+    return beside_java(**limits)[:-1]
+
+
+LEAST = core_only(speed=1, cpu=1 / 2, p99=1)
+"""What each row has to reach at least."""
+AT_A_RATE = core_only(cpu=1 / 2, p99=1)
+"""The same where the load sets how many messages there are."""
+ONE_AT_A_TIME = core_only(speed=2, cpu=1 / 3, p99=1)
+SOME_OF_PULLED = core_only(speed=1.5, cpu=1 / 3, p99=1)
+POPPED = core_only(speed=2, cpu=1 / 4, p99=1)
 SHARDED = (Goal("speed", 1, SHARDS, CORE), Goal("cpu", 1.1, SHARDS, CORE))
 AT_REST = (Goal("start", 1 / 4), Goal("memory", 1 / 10), Goal("idle", 1, against=""))
 WITHOUT_PLAIN = (JAVA, CORE)
-REPLICATED = (Goal("cpu", 1 / 4), Goal("p99", 1 / 2))
+REPLICATED = (Goal("speed", 2), Goal("cpu", 1 / 4), Goal("p99", 1 / 2))
+ALL_IN_SYNC = (Goal("speed", 2), Goal("cpu", 1 / 4), Goal("p99", 1))
 CAUGHT_UP = (Goal("catching up", 2), Goal("sending", 2, against=""), Goal("first byte", 1, against=""))
 ONE_FILE_BYTES, ONE_FILE_FILL = 2_147_479_552, 2_120_000_000
 """2 GiB, all but a page: as large as a file of Java's can be; and what goes into it."""
 CLOSED_LOAD = _load(64, 1, 128)
 GROUPS, TIMED_GROUPS = (JAVA, UNSYNCED, CORE), (JAVA, CORE, TUNED)
-CHEAPER = (Goal("cpu", 1 / 10, UNSYNCED),)
+CHEAPER = (
+    *(Goal("speed", 2, UNSYNCED), Goal("cpu", 1 / 10, UNSYNCED), Goal("p99", 1, UNSYNCED)),
+    *(Goal("speed", 2), Goal("cpu", 1 / 4)),
+)
 """As Java does it, from memory; what syncing costs stands beside it."""
 FOLLOWED = (Goal("gap", 1 / 2), Goal("gap", 0.3, TUNED, against=""))
 BACK = (Goal("rejoin", 1, against=""), Goal("lost", 0, against=""))
@@ -163,15 +189,15 @@ SWITCHED = (Goal("gap", 0.06, against=""), Goal("worst gap", 0.2, against=""), *
 MISSED = (Goal("beyond", 0.5, against=""), *BACK)
 GROWN = (Goal("beating", 0.25, against=""), Goal("electing", 5, against=""))
 FILLED = 400_000
-BESIDE_MANY = (Goal("memory", 1), Goal("idle", 1), Goal("cpu", 1), *flat_beside("lone"))
+BESIDE_MANY = (*ONE_AT_A_TIME, Goal("memory", 1 / 5), Goal("idle", 1), *flat_beside("lone"))
 TO_POP = 1_000_000
 """Each round pops them from the first on, in a group of its own, and may not get to the end."""
 LEAST_DELAY_MS, MOST_DELAY_MS = 2_000, 20_000
 
 
-def _kind(name: str, title: str, load: dict[str, int | str], **more: Any) -> Row:
-    """A row of what else there is than plain sends and pulls: not behind Java."""
-    return Row(name, title, (Goal("cpu", 1),), load, servers=WITHOUT_PLAIN, own_part="kinds", **more)
+def _kind(name: str, title: str, goals: tuple[Goal, ...], load: dict[str, int | str], **more: Any) -> Row:
+    """A row of what else there is than plain sends and pulls."""
+    return Row(name, title, goals, load, servers=WITHOUT_PLAIN, own_part="kinds", **more)
 
 
 KINDS_OF_SENDS = {
@@ -191,13 +217,13 @@ def _sends() -> Iterator[Row]:
     """Two rows of each kind: many in flight, and one a connection."""
     for name, (frame, title) in KINDS_OF_SENDS.items():
         for suffix, load, goals, words in (
-            ("", _load(16, 64, 128), beside_java(speed=4, cpu=1 / 5, p99=1), "16 connections × 64 in flight"),
-            ("1", CLOSED_LOAD, beside_java(speed=2, cpu=1 / 3, p99=1), "64 connections × 1"),
+            ("", _load(16, 64, 128), core_only(speed=4, cpu=1 / 5, p99=1), "16 connections × 64 in flight"),
+            ("1", CLOSED_LOAD, ONE_AT_A_TIME, "64 connections × 1"),
         ):
             yield Row(
                 f"send-{name}{suffix}",
                 f"send, {title}, {words}, 128 B",
-                goals[:-1],
+                goals,
                 load,
                 servers=WITHOUT_PLAIN,
                 group=f"send-{name}",
@@ -206,6 +232,33 @@ def _sends() -> Iterator[Row]:
             )
 
 
+def _shape(name: str, title: str, load: dict[str, int | str], whose: str = JAVA, **more: Any) -> Row:
+    """Sends that come at random, half of what a broker can take."""
+    words = "half of what each broker itself takes" if whose == OWN else "half of what Java's takes"
+    return Row(
+        name,
+        f"sends that come at random, {words}, {title}; latency from the time at which each was due",
+        AT_A_RATE,
+        load,
+        servers=WITHOUT_PLAIN,
+        own_part="shapes",
+        store="shapes",
+        half_of=whose,
+        **more,
+    )
+
+
+SHAPES = (
+    _shape("half", "64 connections, 128 B", _load(64, 16, 128)),
+    _shape("half1k", "64 connections, 1 KiB", _load(64, 16, 1024)),
+    _shape("half100k", "16 connections, 100 KiB", _load(16, 4, 100 << 10)),
+    _shape(
+        "halfslow", "64 connections, 1 KiB, and a consumer that reads a tenth", _load(64, 16, 1024), slow_reader=True
+    ),
+    _shape("ownhalf", "64 connections, 1 KiB", _load(64, 16, 1024), OWN),
+)
+"""At Java's half both brokers get the same messages, so that latencies and CPU compare; at its own half, a broker's
+latency is that of one which is as busy as the other."""
 GUARDED = 1.15
 """What TLS and signatures together may make of a cost."""
 WAYS: dict[str, tuple[str, dict[str, int | str]]] = {
@@ -220,7 +273,7 @@ WAYS: dict[str, tuple[str, dict[str, int | str]]] = {
 def _secured(name: str, title: str, load: dict[str, int | str], most: Goal, **more: Any) -> Iterator[Row]:
     """A row each way. `most`: what both together may cost beside none."""
     for way, (words, options) in WAYS.items():
-        goals = () if way == "open" else (Goal("cpu", 1 / 2),)
+        goals = LEAST
         if way == "both":
             goals += (most,)
         kind = f"{way}{name}"
@@ -257,7 +310,7 @@ ROWS = (
     Row(
         "tags",
         "pull 32 of one tag out of 4, 16 connections × 1; figures are of messages that were looked at",
-        beside_java(),
+        beside_java(speed=1.5, cpu=1 / 3, p99=1),
         _load(16, 1, 128, batch=32, tags=4, subscription="TagB"),
         mode="pull",
         fill=Fill("bench-tags", 128, FILLED, tags=4),
@@ -265,24 +318,24 @@ ROWS = (
     Row(
         "tail",
         "5,000 sends a second to 8 queues, at whose ends 8 consumers wait; latency from send to delivery",
-        beside_java(),
+        beside_java(cpu=1 / 2, p99=1),
         _load(16, 1, 128, readers=8, rate=5_000),
         mode="tail",
     ),
     Row(
         "cold",
         "closed, while one consumer reads a cold log from its start; latency of the sends, CPU a message sent or read",
-        (Goal("p99", 1),),
+        LEAST,
         CLOSED_LOAD | {"readers": 1, "read-topic": "bench-cold-log"},
         servers=WITHOUT_PLAIN,
         fill=Fill("bench-cold-log", 1024),
         cold=True,
     ),
-    Row("topics1", "closed, 1 topic", (), CLOSED_LOAD, servers=WITHOUT_PLAIN, group="topics"),
+    Row("topics1", "closed, 1 topic", ONE_AT_A_TIME, CLOSED_LOAD, servers=WITHOUT_PLAIN, group="topics"),
     Row(
         "topics1000",
         "closed, spread over 1,000 topics",
-        flat_beside("topics1"),
+        (*ONE_AT_A_TIME, *flat_beside("topics1")),
         CLOSED_LOAD | {"topics": 1_000},
         servers=WITHOUT_PLAIN,
         group="topics",
@@ -290,11 +343,11 @@ ROWS = (
     Row("shards", "pipelined, spread over 2 shards", SHARDED, _load(16, 64, 128), servers=(CORE, SHARDS)),
     Row("shards-closed", "closed, spread over 2 shards", SHARDED, CLOSED_LOAD, servers=(CORE, SHARDS)),
     Row("sync", "send with SYNC_FLUSH, 64 connections × 1, 128 B", SYNC, CLOSED_LOAD, flush="SYNC_FLUSH"),
-    Row("empty", "closed, empty log", (), CLOSED_LOAD, servers=WITHOUT_PLAIN, store="empty", group="large"),
+    Row("empty", "closed, empty log", ONE_AT_A_TIME, CLOSED_LOAD, servers=WITHOUT_PLAIN, store="empty", group="large"),
     Row(
         "large",
         "closed, log of {large} GiB",
-        flat_beside("empty"),
+        (*ONE_AT_A_TIME, *flat_beside("empty")),
         CLOSED_LOAD,
         servers=WITHOUT_PLAIN,
         store="large",
@@ -315,7 +368,7 @@ ROWS = (
     Row(
         "lag",
         "send to ASYNC_MASTER with a slave, 16 connections × 64 in flight, 1 KiB",
-        (),
+        LEAST,
         _load(16, 64, 1024),
         servers=WITHOUT_PLAIN,
         role="ASYNC_MASTER",
@@ -336,17 +389,20 @@ ROWS = (
         "timed",
         f"{{timers:,}} messages for a time {LEAST_DELAY_MS // 1000} to {MOST_DELAY_MS // 1000} s off, 64 connections "
         "× 1, 128 B, from the first send to the last delivery; latency of the sends",
+        AT_A_RATE,
         CLOSED_LOAD | {"delay-least": LEAST_DELAY_MS, "delay-most": MOST_DELAY_MS},
     ),
     _kind(
         "transactions",
         "halves, 64 connections × 1, 128 B, each committed; latency of the halves",
+        ONE_AT_A_TIME,
         CLOSED_LOAD | {"transactions": 1},
     ),
     *(
         _kind(
             name,
             f"pop 32, then acknowledge each; {title}, 128 B; latency of the pops",
+            POPPED,
             _load(connections, 1, 128),
             mode="pop",
             fill=Fill(f"bench-{name}", 128, TO_POP),
@@ -358,13 +414,22 @@ ROWS = (
             name,
             f"pull 32 by SQL92, {expression}, which half of the messages are, 16 connections × 1; figures are of "
             "messages that were looked at",
+            SOME_OF_PULLED,
             _load(16, 1, 128, batch=32, tags=2, filter="SQL92", subscription=expression),
             mode="pull",
             fill=Fill(f"bench-{name}", 128, FILLED, tags=2),
         )
         for name, expression in (("sql", "TAGS = 'TagB'"), ("sqlany", "TAGS CONTAINS 'gB'"))
     ),
-    Row("lone", "closed, nothing besides", (), CLOSED_LOAD, servers=WITHOUT_PLAIN, group="crowd", own_part="crowd"),
+    Row(
+        "lone",
+        "closed, nothing besides",
+        ONE_AT_A_TIME,
+        CLOSED_LOAD,
+        servers=WITHOUT_PLAIN,
+        group="crowd",
+        own_part="crowd",
+    ),
     Row(
         "idle10k",
         f"closed, beside {IDLE_CONNECTIONS:,} idle connections",
@@ -395,7 +460,7 @@ ROWS = (
     Row(
         "tlsidle10k",
         f"closed over TLS, beside {IDLE_CONNECTIONS:,} idle connections, with TLS too",
-        (Goal("memory", 1), Goal("idle", 1), Goal("cpu", 1 / 2), *flat_beside("tlsclosed")),
+        (*LEAST, Goal("memory", 1 / 5), Goal("idle", 1), *flat_beside("tlsclosed")),
         CLOSED_LOAD | {"tls": 1, "idle": IDLE_CONNECTIONS},
         servers=WITHOUT_PLAIN,
         group="securedclosed",
@@ -409,6 +474,7 @@ ROWS = (
         mode="pull",
     ),
     *_sends(),
+    *SHAPES,
     Row("start", "a new broker, started and at rest", AT_REST, {}, mode="start"),
     *(
         Row(f"dl{name}", f"send to a DLedger group, {title}", CHEAPER, load, servers=GROUPS, store="dledger", members=3)
@@ -442,7 +508,7 @@ ROWS = (
         Row(
             f"haall{connections}",
             f"send to a controllers' set of two, both in sync, {connections} connections × 1, 1 KiB",
-            (Goal("cpu", 1 / 4),),
+            ALL_IN_SYNC,
             _load(connections, 1, 1024),
             servers=WITHOUT_PLAIN,
             replicas=2,

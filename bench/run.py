@@ -37,7 +37,7 @@ from report import PART_TITLES, show, write_docs
 from retrying import RetryingClient
 from rich.console import Console
 from rich.markup import escape
-from rows import ROWS, Fill, Row, Sizes, groups, sized
+from rows import OWN, ROWS, Fill, Row, Sizes, groups, sized
 from servers import (
     JAVA,
     SERVERS,
@@ -59,6 +59,9 @@ SETTLE_SECONDS = 1.0
 START_SETTLE_SECONDS, JAVA_START_SETTLE_SECONDS = 3.0, 14.0
 """Before a broker that has just started is called idle: Java keeps a core busy for ten seconds more."""
 PERSEID_WARM_SECONDS = 2.0
+CAPACITY_SECONDS = 2.0
+SLOW_SHARE = 0.1
+"""Of what is sent, that a slow consumer reads."""
 REST_SECONDS = 4.0
 HANG_UP_SECONDS = 3.0
 """So long a broker has to hear that 10,000 connections are gone, before it is stopped or gets new ones."""
@@ -130,7 +133,7 @@ def frame_file(server: Server, row: Row) -> Path:
     return path
 
 
-def run_row(server: Server, row: Row, **options: float) -> dict[str, Any]:
+def run_row(server: Server, row: Row, **options: float | str) -> dict[str, Any]:
     """A run with a row's load; checks that pulls brought what they had to."""
     load: dict[str, float | str] = {**row.load, **options}
     if row.frame:
@@ -179,8 +182,14 @@ def warm_up(server: Server, row: Row, seconds: float) -> None:
         run_row(server, row, warm=0, seconds=seconds, **({"messages": 0} if row.timed else {}))
 
 
-def measured(server: Server, row: Row, seconds: float) -> dict[str, float]:
-    """One round of a row."""
+def capacity(server: Server, row: Row) -> float:
+    """Messages a second that a server takes of a row's sends when as many as may be are in flight."""
+    result: dict[str, float] = run_row(server, row, warm=SETTLE_SECONDS, seconds=CAPACITY_SECONDS)
+    return result["per_second"]
+
+
+def measured(server: Server, row: Row, seconds: float, per_second: float = 0.0) -> dict[str, float]:
+    """One round of a row; `per_second`: how many sends come, where that is not the server's to say."""
     if row.mode == "catchup":
         assert isinstance(server, Trio | Pair)
         topics = row.topics()
@@ -199,10 +208,20 @@ def measured(server: Server, row: Row, seconds: float) -> dict[str, float]:
     with crowd.consumers(server) if row.crowded else contextlib.nullcontext():
         if connections := row.load.get("idle"):
             idle = at_rest(server, row.topics(), int(connections), SETTLE_SECONDS, **row.guard_options)
-        result = run_row(server, row, warm=SETTLE_SECONDS, seconds=seconds)
+        result = run_row(server, row, warm=SETTLE_SECONDS, seconds=seconds, **arrivals(row, per_second))
     if row.cold:
         result["read_mb_s"] = result["read_mb"] / result["seconds"]
     return {**result, **idle}
+
+
+def arrivals(row: Row, per_second: float) -> dict[str, float | str]:
+    """Options of the load generator for sends that come at random, and for the slow consumer beside them."""
+    if not per_second:
+        return {}
+    options: dict[str, float | str] = {"poisson": 1, "rate": per_second}
+    if row.slow_reader:
+        options |= {"readers": 1, "read-topic": row.topic, "read-rate": per_second * SLOW_SHARE}
+    return options
 
 
 def until_delivered(server: Server, row: Row) -> dict[str, float]:
@@ -275,6 +294,8 @@ class Bench:
         self.args, self.sizes, self.folder, self.console = args, sizes, folder, console
         self.fleet = Fleet(folder, args.only or [])
         self.results: Rounds = {}
+        self.capacities: dict[tuple[str, str], float] = {}
+        """By row and server: messages a second."""
 
     def say(self, text: str) -> None:
         self.console.print(f"[dim]{text}[/dim]")
@@ -312,6 +333,8 @@ class Bench:
                 with alone(one, self.fleet.running.values()):
                     warm_up(one, row, seconds)
             self.results[row.name] = {name: [] for name in servers}
+            if row.half_of:
+                self.measure_capacity(row, servers)
         for number in range(self.args.rounds):
             for row in rows:
                 for name, one in self.fleet.of(row).items():
@@ -322,11 +345,25 @@ class Bench:
 
     def quiet(self, one: Server, row: Row) -> dict[str, float]:
         """Measure once; again while other processes are busy, and the quietest of these counts."""
-        found = [measured(one, row, self.args.seconds)]
+        rate = self.rate(one, row)
+        found = [measured(one, row, self.args.seconds, rate)]
         while found[-1]["other_cores"] > QUIET_CORES and len(found) < self.args.tries:
             self.say(f"{row.name}, {one.name}: others kept {found[-1]['other_cores']:.2f} cores busy: measured again")
-            found.append(measured(one, row, self.args.seconds))
+            found.append(measured(one, row, self.args.seconds, rate))
         return min(found, key=lambda result: result["other_cores"])
+
+    def measure_capacity(self, row: Row, servers: Mapping[str, Server]) -> None:
+        for name, one in servers.items():
+            with alone(one, self.fleet.running.values()):
+                self.capacities[row.name, name] = capacity(one, row)
+            self.say(f"{row.name}: {name} takes {self.capacities[row.name, name]:,.0f}/s")
+
+    def rate(self, one: Server, row: Row) -> float:
+        """Sends a second that come to a server; 0: it is the load's to say."""
+        if not row.half_of:
+            return 0.0
+        whose = one.name if row.half_of == OWN else row.half_of
+        return self.capacities.get((row.name, whose), self.capacities[row.name, one.name]) / 2
 
     def warm_seconds(self, one: Server, row: Row) -> float:
         if one.name != JAVA:

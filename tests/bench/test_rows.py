@@ -6,8 +6,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 from fleet import Fleet
-from rows import GUARD_OPTIONS, ROWS, Sizes, groups, sized
-from run import PARTS, with_parts
+from rows import GUARD_OPTIONS, OWN, ROWS, Sizes, groups, sized
+from run import PARTS, arrivals, with_parts
 from servers import CORE, JAVA, PLAIN, SHARDS, TUNED, UNSYNCED
 
 NAMES = [row.name for row in ROWS]
@@ -76,6 +76,7 @@ def test_rows_of_a_group_have_brokers_of_their_own() -> None:
     assert {row.part for row in ROWS} == {
         "broker",
         "sends",
+        "shapes",
         "kinds",
         "crowd",
         "secured",
@@ -112,6 +113,30 @@ def test_sends_of_each_kind_are_many_in_flight_and_one() -> None:
     assert {row.load["window"] for row in ours} == {64, 1}
     assert {(goal.what, goal.limit) for goal in ours[0].goals} == {("speed", 4), ("cpu", 0.2), ("p99", 1)}
     assert [row.name for row in ours if row.delayed] == ["send-delayed", "send-delayed1"]
+
+
+def test_what_comes_at_random_is_half_of_a_capacity() -> None:
+    ours = [row for row in ROWS if row.half_of]
+    assert {row.part for row in ours} == {"shapes"} and {row.half_of for row in ours} == {JAVA, OWN}
+    assert {row.load["size"] for row in ours} == {128, 1024, 102_400}
+    assert sum(row.slow_reader for row in ours) == 1
+    with_reader = next(row for row in ours if row.slow_reader)
+    assert arrivals(with_reader, 500.0) == {
+        "poisson": 1,
+        "rate": 500.0,
+        "readers": 1,
+        "read-topic": with_reader.topic,
+        "read-rate": 50.0,
+    }
+    assert arrivals(with_reader, 0.0) == {}
+
+
+def test_no_row_beside_java_is_without_a_limit_of_its_cpu() -> None:
+    limits = {}
+    for row in ROWS:
+        if row.reference == JAVA and (row.load or row.half_of):
+            limits[row.name] = [goal.limit for goal in row.goals if (goal.what, goal.against) == ("cpu", JAVA)]
+    assert len(limits) > 60 and all(found and min(found) <= 0.5 for found in limits.values()), limits
 
 
 def test_a_part_stands_for_its_rows() -> None:
