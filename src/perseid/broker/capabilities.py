@@ -114,6 +114,7 @@ def _kernel(p: Parts) -> Capability:
             Timer("state files", p.saves.tick, p.saves.next_deadline),
             Timer("counts of quick sends", lambda now: p.quick.count()),
         ),
+        details=(p.roads.details,),
         checks=(p.store.validate, p.durability.validate, p.saves.validate, p.turn.validate),
         failures=(tries_again(p.turn, lives_on),),
     )

@@ -38,6 +38,7 @@ from perseid.broker.kernel.generation import Generation
 from perseid.broker.kernel.intake import Intake
 from perseid.broker.kernel.lifecycle import Lifecycle
 from perseid.broker.kernel.peers import Peers
+from perseid.broker.kernel.roads import Roads
 from perseid.broker.kernel.roles import Roles
 from perseid.broker.kernel.saves import Saves
 from perseid.broker.kernel.settings import Settings
@@ -151,7 +152,8 @@ class Parts:
             self.turn, self.settings, self.store, nodes, self.acks, self.stats, sync_flush=sync_flush
         )
         self.saves = Saves(self.turn, self.settings, self.store.log, self.store.flusher, self.disk)
-        self.dispatch = Dispatch(self.turn, self.saves, self.generation, self.caller)
+        self.roads = Roads()
+        self.dispatch = Dispatch(self.turn, self.saves, self.generation, self.caller, self.roads)
         self.connections = Connections(self.turn, self.caller, self.generation, self.mode.stream)
         self.lifecycle = Lifecycle(self.turn, self.dispatch, self.store, self.saves, self.durability, self.roles)
 
@@ -243,6 +245,7 @@ class Parts:
                 stats=self.stats, durability=self.durability, answers=self.answers, roles=self.roles,
                 mappings=self.mappings, transactions=self.transactions, timers=self.timers, pulls=self.pulls,
                 generation=self.generation, dispatch=self.dispatch, gate=self.gate, pop_topic=self.pop.topic,
+                roads=self.roads,
             )
         )
         self.intake = Intake(

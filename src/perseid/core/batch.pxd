@@ -34,6 +34,7 @@ cdef class Target:
 cdef class Batch(SendReader):
     cdef readonly list touched
     cdef readonly long long last, taken, index
+    cdef public long long took_10, took_310, took_320
     cdef long long _term, _prepared
     cdef Py_ssize_t _entry_head
     cdef dict _targets, _rows, _queues

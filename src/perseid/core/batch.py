@@ -129,6 +129,8 @@ class Batch(SendReader):
         self._queues: Mapping[tuple[str, int], Queue] = {}
         self._may_order = False
         self._now = self._at = self._limit = self.last = self.taken = 0
+        self.took_10 = self.took_310 = self.took_320 = 0
+        """Requests of each code, until the caller sets them to 0."""
         self._entry_head = self._term = self.index = self._prepared = 0
         """Bytes before each record: of an entry's head, or none. The term and the index of the next entry."""
         self.touched: list[Target] = []
@@ -214,6 +216,12 @@ class Batch(SendReader):
             if end < 0:
                 break
             at = end
+            if self._code == 310:
+                self.took_310 += 1
+            elif self._code == 10:
+                self.took_10 += 1
+            else:
+                self.took_320 += 1
         self._let_go()
         return at
 

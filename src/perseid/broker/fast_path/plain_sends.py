@@ -35,6 +35,7 @@ from perseid.broker.fast_path.why_not import (
     not_now,
     not_such,
     not_there,
+    why_not,
 )
 from perseid.store.plain import PlainAppends, PlainQueue, packed_host
 from perseid.wire import batch
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from perseid.broker.kernel.dispatch import Dispatch
     from perseid.broker.kernel.generation import Generation
     from perseid.broker.kernel.request import Connection
+    from perseid.broker.kernel.roads import Roads
     from perseid.broker.kernel.roles import Roles
     from perseid.broker.scheduled.timers import TimerService
     from perseid.broker.static_topics.mappings import TopicMappings
@@ -90,6 +92,7 @@ class SendPorts(CorePorts):
     pulls: PullRequests
     generation: Generation
     dispatch: Dispatch
+    roads: Roads
     gate: Gate | None
     """None: requests need no signature."""
 
@@ -100,6 +103,7 @@ class QuickSends:
     def __init__(self, ports: SendPorts) -> None:
         self._ports = ports
         self.current: CoreSends | PlainSends | None = sends_of(ports)
+        ports.roads.told_by.append(self.count)
 
     def renew(self) -> None:
         """Settings have changed that it was made of."""
@@ -175,12 +179,13 @@ class CoreSends(CoreTurn):
         super().__init__(ports, compiled, batch)
         self._batch: RedirectingBatch = batch
         self._signers = None if ports.gate is None else Signers(ports.gate, ports.dispatch, compiled)
-        self._pulls = QuickPulls(ports.pulls, ports.generation, ports.mappings, compiled, self._signers)
+        self._pulls = QuickPulls(ports.pulls, ports.generation, ports.mappings, compiled, self._signers, ports.roads)
         self._names: dict[tuple[str, int], CoreTarget] = {}
         """Of the sends that are redirected: their targets are but names."""
         self._timer_target: CoreTarget | None = None
         self._half_target: CoreTarget | None = None
         self._config: BrokerConfig | None = None
+        self._reasons = Properties(waits=ports.durability.waits)
 
     def unusual(self, conn: Connection, data: Buffer) -> Iterable[Command]:
         """Take the plain sends of a read; the other commands come out, all before them written.
@@ -212,6 +217,7 @@ class CoreSends(CoreTurn):
                 yield command
                 at = end
             elif not self._learn(conn, command):
+                self._note_why(conn, command)
                 self.settle()
                 self.count()
                 key = self._pulls.key if may_be_pull else b""
@@ -221,10 +227,26 @@ class CoreSends(CoreTurn):
                 at = end
             at = self._take(conn, data, at)
 
+    def _note_why(self, conn: Connection, command: Command) -> None:
+        """Count why the core left a send to its handler, if this one's reason is looked for."""
+        roads = self._ports.roads
+        if command.code in HEADERS and roads.looks():
+            found = why_not(self._ports, conn, command, self._reasons) or WhyNot.OTHER
+            roads.add_why(command.code, found.name)
+
     @property
     def taken(self) -> int:
         """The messages that `answers` will answer."""
         return self._batch.taken
+
+    def count(self) -> None:
+        super().count()
+        batch, fast = self._batch, self._ports.roads.fast
+        if batch.took_310 or batch.took_10 or batch.took_320:
+            for code, count in ((310, batch.took_310), (10, batch.took_10), (320, batch.took_320)):
+                if count:
+                    fast[code] += count
+            batch.took_310 = batch.took_10 = batch.took_320 = 0
 
     def answers(self) -> bytes:
         """The frames that answer what was taken since this was last asked."""
@@ -338,14 +360,18 @@ class PlainSends:
     def unusual(self, conn: Connection, data: Buffer) -> Iterator[Command]:
         """Take the plain sends of a read; the other commands come out, all before them written.
         RemoteProtocolError at a frame that can't be read."""
+        roads = self._ports.roads
         for command in decode_each(data):
             answer = self.send(conn, command)
             if type(answer) is WhyNot:
+                if command.code in HEADERS:
+                    roads.add_why(command.code, answer.name, sampled=False)
                 self.settle()
                 self.count()
                 yield command
             else:
                 self.taken += 1
+                roads.fast[command.code] += 1
                 self._answers.append(answer)
 
     def answers(self) -> bytes:

@@ -33,6 +33,7 @@ from perseid.wire.headers.pull import PullMessageRequest, PullMessageResponse
 if TYPE_CHECKING:
     from perseid.broker.consume.pull import PullRequests
     from perseid.broker.kernel.generation import Generation
+    from perseid.broker.kernel.roads import Roads
     from perseid.broker.static_topics.mappings import TopicMappings
     from perseid.core import Core
     from perseid.core.pulls import Pulls as CorePulls
@@ -111,13 +112,14 @@ class QuickPulls:
 
     def __init__(
         self, requests: PullRequests, generation: Generation, mappings: TopicMappings, compiled: Core,
-        signers: Signers | None,
+        signers: Signers | None, roads: Roads,
     ) -> None:  # fmt: skip
         """`signers`: where each pull has to be signed."""
         self._signers = signers
         self._requests = requests
         self._generation = generation
         self._mappings = mappings
+        self._roads = roads
         self._pulls: CorePulls = compiled.pulls.Pulls(signers is not None)
 
     @staticmethod
@@ -164,6 +166,7 @@ class QuickPulls:
         if pulls.count and first < hot_from and log.segments.cold(first, pulls.reach):
             return at
         self._answer(prepared, conn, offset + pulls.scanned, low, high)
+        self._roads.fast[RequestCode.PULL_MESSAGE] += 1
         return pulls.end
 
     def _answer(self, prepared: PreparedPull, conn: Connection, next_offset: int, low: int, high: int) -> None:

@@ -78,6 +78,7 @@ class WhyNot(Enum):
     TRANSACTION = "it begins a transaction"
     PRIORITY = "it has a priority"
     CHANGING = "another property changes what is stored"
+    OTHER = "the core does not take a frame like this"
 
 
 OF_NAMES = dict.fromkeys(props.CHANGING_NAMES, WhyNot.CHANGING) | {

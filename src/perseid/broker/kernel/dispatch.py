@@ -14,6 +14,7 @@ from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Close, ConnId
 from perseid.broker.kernel.generation import Generation
 from perseid.broker.kernel.request import VIP_LISTENER, Connection, Reply, Request
+from perseid.broker.kernel.roads import UNKNOWN_CODE, Roads
 from perseid.broker.kernel.route import Route
 from perseid.broker.kernel.saves import Saves
 from perseid.broker.kernel.turn import Turn
@@ -32,11 +33,12 @@ Logical = Callable[[Request, Route], Reply | None]
 class Dispatch:
     """The requests of one broker."""
 
-    def __init__(self, turn: Turn, saves: Saves, generation: Generation, caller: Caller) -> None:
+    def __init__(self, turn: Turn, saves: Saves, generation: Generation, caller: Caller, roads: Roads) -> None:
         self._turn = turn
         self._saves = saves
         self._generation = generation
         self._caller = caller
+        self.roads = roads
         self._refused: dict[ConnId, str] = {}
         self._gates: Sequence[Gate] = ()
         self._logical: Logical = lambda request, route: route.handler(request)
@@ -61,6 +63,7 @@ class Dispatch:
                 if command.is_response:
                     self._turn.emit_all(self._caller.answered(conn.id, command, self._turn.now))
                 else:
+                    self.roads.ordinary[command.code if command.code in self.routes else UNKNOWN_CODE] += 1
                     self.request(Request(conn, command, None))
         except RemoteProtocolError as error:
             self._turn.note("warning", f"connection {conn.id} of {conn.peer}: {error}; it is closed")
