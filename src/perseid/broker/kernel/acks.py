@@ -9,6 +9,7 @@ Invariant: end offsets and deadlines never fall along the queue, so both ends of
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -30,17 +31,17 @@ GATHER_US = 50
 @dataclass(slots=True)
 class Waiting:
     """An answer, and the log offset that has to be durable before it may leave; or, in `frames`, the answers to
-    `count` plain sends of one read, written already."""
+    `count` plain sends of one turn, written already."""
 
     begin_offset: int
     """What is waited for does not begin before it."""
     end_offset: int
     since: Millis
     deadline: Millis
-    conn: ConnId
     request: Request | None = None
     reply: Reply | None = None
-    frames: bytes = b""
+    frames: Sequence[tuple[ConnId, bytes]] = ()
+    """Of each connection."""
     count: int = 1
 
 
@@ -86,13 +87,13 @@ class Acks:
 
     def wait(self, end_offset: int, now: Millis, most_ms: int, request: Request, reply: Reply) -> None:
         """Hold `reply` back until the log is durable up to `end_offset`, for at most `most_ms`."""
-        self._add(Waiting(self._turn_began, end_offset, now, now + most_ms, request.conn.id, request, reply))
+        self._add(Waiting(self._turn_began, end_offset, now, now + most_ms, request, reply))
 
     def wait_frames(
-        self, end_offset: int, now: Millis, most_ms: int, conn: ConnId, frames: bytes, count: int
+        self, end_offset: int, now: Millis, most_ms: int, frames: Sequence[tuple[ConnId, bytes]], count: int
     ) -> None:
-        """The same for the frames that answer `count` plain sends of one connection."""
-        self._add(Waiting(self._turn_began, end_offset, now, now + most_ms, conn, frames=frames, count=count))
+        """The same for the frames that answer `count` plain sends of several connections."""
+        self._add(Waiting(self._turn_began, end_offset, now, now + most_ms, frames=frames, count=count))
 
     def _add(self, one: Waiting) -> None:
         if self._waiting:

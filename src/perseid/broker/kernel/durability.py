@@ -8,6 +8,7 @@ other replicas.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from perseid.base.machine import ConnId, Millis
@@ -127,9 +128,10 @@ class Durability:
             return reply
         return self.acknowledge(request, reply, self._store.log.end)
 
-    def acknowledge_frames(self, conn: ConnId, answers: bytes, count: int) -> None:
-        """Hold the frames back that answer the last `count` plain sends, of one connection."""
-        self.acks.wait_frames(self._store.appends.end, self._turn.now, self._most_wait_ms, conn, answers, count)
+    def acknowledge_frames(self, answers: Sequence[tuple[ConnId, bytes]], count: int) -> None:
+        """Hold the frames back that answer the last `count` plain sends: what a turn stored is flushed, and goes to
+        other nodes, as one."""
+        self.acks.wait_frames(self._store.appends.end, self._turn.now, self._most_wait_ms, answers, count)
 
     def wait_from_now_on(self) -> None:
         """Acknowledgements wait for nodes from now on (an operator asked for it)."""
@@ -166,8 +168,9 @@ class Durability:
             self._stats.put_took(self._turn.now - done.since, done.count)
             if done.request is not None and done.reply is not None:
                 self._turn.reply(done.request, done.reply)
-            elif done.frames:
-                self._turn.write(done.conn, done.frames)
+            for conn, frames in done.frames:
+                if frames:
+                    self._turn.write(conn, frames)
 
     def tick(self, now: Millis) -> None:
         """Answer those whose time is up."""
@@ -198,6 +201,7 @@ class Durability:
             if code == ResponseCode.SYSTEM_ERROR:
                 late.reply.remark = remark
             self._turn.reply(late.request, late.reply)
-        for sent in wire.decode_each(late.frames):
-            header = sent.header(SendMessageResponse)
-            self._turn.write(late.conn, wire.encode_response(sent.opaque, code, header))
+        for conn, frames in late.frames:
+            for sent in wire.decode_each(frames):
+                header = sent.header(SendMessageResponse)
+                self._turn.write(conn, wire.encode_response(sent.opaque, code, header))

@@ -63,14 +63,15 @@ class Intake:
         self._connections = connections
         self._quick = quick
         self._streams = streams
-        self._taken: list[tuple[ConnId, bytes, int]] = []
-        """Answers to this turn's plain sends that have to wait: connection, frames, messages."""
 
     def take(self, reads: Iterable[Frames]) -> None:
         """What one turn brings."""
         running = self._dispatch.serves
         sends = self._quick.current if running else None
         clients: list[tuple[Connection, Buffer]] = []
+        waiting: list[tuple[ConnId, bytes]] = []
+        """Answers to plain sends that may not leave yet."""
+        count = 0
         for frames in reads:
             conn = self._connections.get(frames.conn)
             if conn is not None:
@@ -83,14 +84,14 @@ class Intake:
                 self._dispatch.take(conn, commands)
             if sends is None:
                 continue
-            count = sends.taken if self._durability.waits else 0
+            taken = sends.taken if self._durability.waits else 0
             answers = sends.answers()
-            if count:
-                self._taken.append((conn.id, answers, count))
+            if taken:
+                count += taken
+                waiting.append((conn.id, answers))
             elif answers:
                 self._turn.write(conn.id, answers)
         if sends is not None:
             sends.settle()
-            for conn_id, answers, count in self._taken:
-                self._durability.acknowledge_frames(conn_id, answers, count)
-            self._taken.clear()
+            if count:
+                self._durability.acknowledge_frames(waiting, count)
