@@ -15,7 +15,7 @@ from rich.table import Table
 
 from perseid.app import process
 from perseid.base.errors import ConfigError, StoreError
-from perseid.cli import acl, acl_import, audit, certs, controllers, groups, users
+from perseid.cli import acl, acl_import, audit, certs, controllers, groups, roads, users
 from perseid.cli.topics import DEFAULT_NAMESRV, AsJson, Namesrv, run, show
 from perseid.client import Admin, SlaveStatus
 from perseid.client.dledger import DLedgerClient, MemberStatus
@@ -37,6 +37,7 @@ def register(app: typer.Typer) -> None:
     acl.register(admin_app)
     acl_import.register(acl.acl_app)
     audit.register(admin_app)
+    roads.register(admin_app)
 
 
 @admin_app.command()
