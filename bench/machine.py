@@ -55,7 +55,6 @@ def describe_machine() -> dict[str, str]:
         "Python": f"{platform.python_implementation()} {platform.python_version()}, {_python_build()}",
         "Java": _output("java", "-version"),
         "C compiler": _output("cc", "--version"),
-        "Perseid": _output("git", "describe", "--always", "--dirty"),
         "load average at the end": f"{os.getloadavg()[0]:.2f}",
     }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from string import Template
-from typing import Any
 
 from figures import (
     CATCH_UP_COLUMNS,
@@ -43,9 +42,11 @@ from figures import (
     table_rows,
     verdicts,
 )
+from kept import Kept
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rows import Row
 from servers import BROKER_CONF, CORE, JAVA, PLAIN, SHARDS, TUNED, UNSYNCED
 
 HERE = Path(__file__).resolve().parent
@@ -61,8 +62,8 @@ PART_TITLES = {
     "dledger": "A DLedger group",
     "failover": "A broker set under controllers",
 }
-SPARK = "spark"
-"""A part that bench/spark.py writes."""
+OTHER_PARTS = {"spark": "`make bench-spark ARGS=--keep`"}
+"""Parts that other programs measure and keep, and how."""
 COLOURS = {JAVA: "#b0553a", CORE: "#2f6f9f", PLAIN: "#9fbdd3", SHARDS: "#5a8f5a", UNSYNCED: "#8a6fae", TUNED: "#c9a227"}
 TABLES = {
     "table": (COLUMNS, table_rows, COLUMN_TEXT),
@@ -110,9 +111,8 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def part_text(report: dict[str, Any], part: str) -> str:
-    """What the page says of one run."""
-    summary, machine = report["summary"], report["machine"]
+def part_text(summary: Summary, part: str, date: str) -> str:
+    """What the page says of the rows that stand together."""
     judged = list(verdicts(summary))
     tables = []
     for columns, cells, text in TABLES.values():
@@ -120,8 +120,8 @@ def part_text(report: dict[str, Any], part: str) -> str:
             tables.append(f"{markdown_table(columns, found)}\n\n{text}")
     return Template(PART.read_text()).substitute(
         title=PART_TITLES[part],
-        date=machine["date"],
-        command=report["command"],
+        part=part,
+        date=date,
         tables="\n\n".join(tables),
         met=f"{sum(v.met for v in judged)} of {len(judged)}",
         goals="\n".join(f"- {line}" for line in goals(summary)),
@@ -129,29 +129,32 @@ def part_text(report: dict[str, Any], part: str) -> str:
         cold=_cold_words(summary),
         busy=_busy_words(summary),
         load=load_words(summary),
-        machine="; ".join(f"{k}: {v}" for k, v in machine.items() if k != "date"),
     )
 
 
-def write_docs(report: dict[str, Any], part: str) -> None:
-    """Replace a part of the page; and, with the broker's, the plot."""
-    write_part(part, part_text(report, part))
-    if part == "broker":
-        (DOCS / "img").mkdir(parents=True, exist_ok=True)
-        plot(report["summary"], report["machine"], DOCS / "img" / "bench.png")
+def missing(kept: Kept, names: Sequence[str]) -> list[str]:
+    """What this commit lacks for a page of these rows, in words; nothing, when it is all there."""
+    rows = [name for name in names if kept.row(name) is None]
+    found = [f"{len(rows)} rows are not measured at commit {kept.commit}: {', '.join(rows)}"] if rows else []
+    lacking = [part for part in OTHER_PARTS if kept.text(part) is None]
+    return found + [f"{part} is not measured at commit {kept.commit}: {OTHER_PARTS[part]}" for part in lacking]
 
 
-def write_part(part: str, text: str) -> None:
-    """Replace a part of the page by another text."""
-    page = DOCS / "benchmarks.md"
-    parts = {name: _part_of(page.read_text(), name) for name in (*PART_TITLES, SPARK)} | {part: text.strip()}
+def write_docs(kept: Kept, rows: Sequence[Row]) -> None:
+    """The page and its plots, of one commit."""
+    parts: dict[str, str | None] = {part: kept.text(part) for part in OTHER_PARTS}
+    for part in PART_TITLES:
+        names = [row.name for row in rows if row.part == part]
+        parts[part] = part_text(kept.summary(names), part, kept.machine(names)["date"]).strip()
     conf = ", ".join(f"`{k}={v}`" for k, v in BROKER_CONF.items())
-    page.write_text(Template(TEMPLATE.read_text()).substitute(conf=conf, **parts))
-
-
-def _part_of(text: str, name: str) -> str:
-    """A part as the page has it."""
-    return text.partition(f"<!-- {name} -->\n")[2].partition(f"\n<!-- end of {name} -->")[0]
+    machine = kept.machine(row.name for row in rows)
+    date = machine.pop("date")
+    about = "; ".join(f"{k}: {v}" for k, v in machine.items())
+    page = Template(TEMPLATE.read_text()).substitute(parts, conf=conf, commit=kept.commit, date=date, machine=about)
+    (DOCS / "benchmarks.md").write_text(page)
+    (DOCS / "img").mkdir(parents=True, exist_ok=True)
+    broker = kept.summary(row.name for row in rows if row.part == "broker")
+    plot(broker, {**machine, "date": date}, DOCS / "img" / "bench.png")
 
 
 def _cold_words(summary: Summary) -> str:

@@ -16,6 +16,9 @@ IDLE_CONNECTIONS = 10_000
 USER = Credentials("bench", "bench-secret")
 """Who signs, where users are asked for."""
 GUARD_OPTIONS = ("tls", "access-key", "secret-key")
+ROUNDS, SECURED_ROUNDS, WARM_S = 3, 2, 30.0
+GROUP_ROUNDS, GROUP_WARM_S = 5, 60.0
+"""Of DLedger's groups, whose figures differ most from round to round."""
 FLAT = 1.2
 """A cost that is called flat rises by no more than that."""
 
@@ -119,6 +122,25 @@ class Row:
     def timed(self) -> bool:
         """Sends for a later time, measured until the last of them is delivered."""
         return "delay-most" in self.load
+
+    @property
+    def road(self) -> tuple[str, ...]:
+        """What of a broker's code it takes: Java's, once warm for a row, is warm for the next one of the same road."""
+        kinds = {"timed": self.timed, "delayed": self.delayed, "transactions": "transactions" in self.load}
+        batch = "batch" if self.mode == "send" and "batch" in self.load else ""
+        return (self.mode, batch, *(name for name, there in kinds.items() if there), *sorted(self.guard_options))
+
+    @property
+    def rounds(self) -> int:
+        """Of each server, unless the command line says otherwise."""
+        if self.members and self.mode != "catchup":
+            return GROUP_ROUNDS
+        return SECURED_ROUNDS if self.part == "secured" else ROUNDS
+
+    @property
+    def warm_s(self) -> float:
+        """Of load before Java is measured, unless the command line says otherwise."""
+        return GROUP_WARM_S if self.members else WARM_S
 
     @property
     def own_servers(self) -> bool:
@@ -559,9 +581,9 @@ class Sizes:
     large_gib: float
     cold_mib: int
     catch_mib: int = 512
-    kills: int = 20
+    kills: int = 6
     sets: int = 2_000
-    timers: int = 1_000_000
+    timers: int = 400_000
 
     @property
     def stock_kills(self) -> int:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
+import math
 import os
 import random
 import shutil
@@ -31,9 +33,11 @@ from figures import QUIET_CORES, Rounds, Summary, load_share, others_busy, summa
 from fleet import Fleet, alone, discard
 from frames import Target, frame_named, template
 from growth import REPLICAS, Crowd, LoneController
+from kept import Kept, Settings, clean_commit
 from machine import describe_machine
 from pairs import Lag, Pair, busy_s, catch_up, cpu_s
-from report import PART_TITLES, show, write_docs
+from plan import Pace, expected_s, minutes, reckoned_s, start_s
+from report import PART_TITLES, missing, show, write_docs
 from retrying import RetryingClient
 from rich.console import Console
 from rich.markup import escape
@@ -53,12 +57,15 @@ from stock import StockProducers, stock_outages
 from trios import Trio, refill, without_leader
 
 PARTS = {part: {row.name for row in ROWS if row.part == part} for part in PART_TITLES}
-"""The rows that stand together in docs/benchmarks.md, and are measured in one run."""
-SETTLE_SECONDS = 1.0
+"""The rows that stand together in docs/benchmarks.md."""
+ALL = "all"
+SETTLE_SECONDS = 0.5
 """Of load, or of idling, before each measurement."""
 START_SETTLE_SECONDS, JAVA_START_SETTLE_SECONDS = 3.0, 14.0
 """Before a broker that has just started is called idle: Java keeps a core busy for ten seconds more."""
 PERSEID_WARM_SECONDS = 2.0
+NEW_ROAD_SHARE, KNOWN_ROAD_SHARE = 1 / 3, 1 / 8
+"""Of the time for which a Java broker is warmed that was warmed for other rows; and for rows like the next one."""
 CAPACITY_SECONDS = 2.0
 SLOW_SHARE = 0.1
 """Of what is sent, that a slow consumer reads."""
@@ -290,8 +297,11 @@ def in_short(result: Mapping[str, float]) -> str:
 class Bench:
     """Measures rows, one group after the other."""
 
-    def __init__(self, args: argparse.Namespace, sizes: Sizes, folder: Path, console: Console) -> None:
-        self.args, self.sizes, self.folder, self.console = args, sizes, folder, console
+    def __init__(
+        self, args: argparse.Namespace, sizes: Sizes, folder: Path, console: Console, kept: Kept | None = None
+    ) -> None:
+        """`kept`: where rows go as soon as they are measured."""
+        self.args, self.sizes, self.folder, self.console, self.kept = args, sizes, folder, console, kept
         self.fleet = Fleet(folder, args.only or [])
         self.results: Rounds = {}
         self.capacities: dict[tuple[str, str], float] = {}
@@ -300,14 +310,60 @@ class Bench:
     def say(self, text: str) -> None:
         self.console.print(f"[dim]{text}[/dim]")
 
-    def run(self, rows: Sequence[Row]) -> None:
+    def run(self, rows: Sequence[Row], deadline_s: float = math.inf) -> list[Row]:
+        """Measure rows; the rows of groups that would not end by `deadline_s` (monotonic) are returned."""
+        parts, expected = list(groups(rows)), self.expected_s(rows)
+        self.say(f"{len(rows)} rows, {len(parts)} groups of them, in about {minutes(sum(expected))}")
         try:
-            for number, group in enumerate(parts := list(groups(rows))):
+            for number, group in enumerate(parts):
+                began = time.monotonic()
+                if began + expected[number] > deadline_s:
+                    return [row for some in parts[number:] for row in some]
                 self.fleet.keep(self.fleet.keys(row for some in parts[number:] for row in some))
                 self.check_disk()
                 self.measure(group[0])(group)
+                self.keep(group, took_s := time.monotonic() - began)
+                left = minutes(sum(expected[number + 1 :]))
+                self.say(f"[{number + 1}/{len(parts)}] {group[0].name}: {minutes(took_s)}; about {left} are left")
         finally:
             self.fleet.keep(set())
+        return []
+
+    def keep(self, rows: Sequence[Row], took_s: float) -> None:
+        if self.kept is not None:
+            settings = {row.name: self.settings(row) for row in rows}
+            self.kept.save(settings, self.results, self.machine, took_s)
+
+    @functools.cached_property
+    def machine(self) -> dict[str, str]:
+        return describe_machine()
+
+    def settings(self, row: Row) -> Settings:
+        return Settings(self.args.seconds, self.rounds(row), self.warm(row), row.title)
+
+    def rounds(self, row: Row) -> int:
+        return int(self.args.rounds or row.rounds)
+
+    def warm(self, row: Row) -> float:
+        return float(row.warm_s if self.args.warm is None else self.args.warm)
+
+    def expected_s(self, rows: Sequence[Row]) -> list[float]:
+        """About how long each group takes."""
+        started: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+        found = []
+        for group in groups(rows):
+            total = 0.0
+            for row in group:
+                names, warm_s = self.fleet.wanted(row), 0.0
+                for name in [] if row.own_servers else names:
+                    key = self.fleet.key(name, row)
+                    total += 0.0 if key in started else start_s(row)
+                    roads = started.setdefault(key, set())
+                    warm_s = warm_share(roads, row) * self.warm(row) if name == JAVA else warm_s
+                    roads.add(row.road)
+                total += reckoned_s(row, Pace(self.args.seconds, self.rounds(row), warm_s), self.sizes, names)
+            found.append(expected_s(group, total) if self.kept else total)
+        return found
 
     def measure(self, row: Row) -> Callable[[Sequence[Row]], None]:
         """How a row, or a group of such, is measured."""
@@ -335,7 +391,7 @@ class Bench:
             self.results[row.name] = {name: [] for name in servers}
             if row.half_of:
                 self.measure_capacity(row, servers)
-        for number in range(self.args.rounds):
+        for number in range(self.rounds(rows[0])):
             for row in rows:
                 for name, one in self.fleet.of(row).items():
                     with alone(one, self.fleet.running.values()):
@@ -367,11 +423,10 @@ class Bench:
 
     def warm_seconds(self, one: Server, row: Row) -> float:
         if one.name != JAVA:
-            return min(float(self.args.warm), PERSEID_WARM_SECONDS)
-        kind = "pull" if row.mode == "pull" else "send"
-        first = kind not in one.warmed
-        one.warmed.add(kind)
-        return float(self.args.warm) / (1 if first else 3)
+            return min(self.warm(row), PERSEID_WARM_SECONDS)
+        share = warm_share(one.warmed, row)
+        one.warmed.add(row.road)
+        return share * self.warm(row)
 
     def fails(self, rows: Sequence[Row]) -> None:
         """A new group of each kind in turn, whose leader is killed again and again."""
@@ -460,8 +515,8 @@ class Bench:
             with Crowd(one.ports[0], self.sizes.sets) as crowd:
                 crowd.connect()
                 crowd.register()
-                crowd.turn_for(float(self.args.warm) if one.name == JAVA else PERSEID_WARM_SECONDS)
-                for number in range(self.args.rounds):
+                crowd.turn_for(self.warm(row) if one.name == JAVA else PERSEID_WARM_SECONDS)
+                for number in range(self.rounds(row)):
                     result = crowd.beating(one, self.args.seconds)
                     dying = range(number * self.sizes.dying, (number + 1) * self.sizes.dying)
                     rounds.append(result | crowd.electing(one, dying))
@@ -472,7 +527,7 @@ class Bench:
         self.fleet.pause()
         (row,) = rows
         results = self.results[row.name] = {name: [] for name in self.fleet.wanted(row)}
-        for number in range(self.args.rounds):
+        for number in range(self.rounds(row)):
             for name, rounds in results.items():
                 os.sync()
                 one = self.fleet.new(name, f"start-{name}", row)
@@ -485,6 +540,13 @@ class Bench:
                 rounds.append(result)
                 memory = f"{result['memory_mb']:.0f} MB, {result['idle_percent']:.2f} % of a core"
                 self.say(f"{row.name}, round {number + 1}, {name}: {result['start_s']:.2f} s, {memory}")
+
+
+def warm_share(roads: set[tuple[str, ...]], row: Row) -> float:
+    """Of the seconds for which Java is warmed: all, when it was for nothing; less, when for others, or such rows."""
+    if not roads:
+        return 1.0
+    return KNOWN_ROAD_SHARE if row.road in roads else NEW_ROAD_SHARE
 
 
 def possible(rows: Sequence[Row], sizes: Sizes, folder: Path, console: Console) -> list[Row]:
@@ -513,7 +575,9 @@ def possible(rows: Sequence[Row], sizes: Sizes, folder: Path, console: Console) 
 
 
 def with_parts(text: str) -> set[str]:
-    """Names of rows, those of a part in its place."""
+    """Names of rows, those of a part in its place; `all` are those of all parts."""
+    if text == ALL:
+        return {row.name for row in ROWS}
     return {name for word in text.split(",") for name in PARTS.get(word, {word})}
 
 
@@ -521,56 +585,104 @@ def parse_arguments() -> argparse.Namespace:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     names = ",".join(row.name for row in ROWS)
-    parser.add_argument("--rows", default="broker", help=f"some of {names}; or all of {', '.join(PARTS)}")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", default="broker", help=f"some of {names}; all of {', '.join(PARTS)}; or {ALL}")
+    parser.add_argument("--rounds", type=int, help="of each server; 3, of `secured` 2, of DLedger's groups 5")
     parser.add_argument("--tries", type=int, default=4, help="at most, of one round that others disturb")
-    parser.add_argument("--seconds", type=float, default=4.0, help="measured in each round")
-    parser.add_argument("--warm", type=float, default=30.0, help="seconds of load before Java is measured")
+    parser.add_argument("--seconds", type=float, default=2.5, help="measured in each round")
+    parser.add_argument("--warm", type=float, help="seconds of load before Java is measured; 30, DLedger's groups 60")
     parser.add_argument("--large-gib", type=float, default=0.0, help="log of the row `large`; 0: no such row")
     parser.add_argument("--cold-mib", type=int, default=1024, help="of log that the row `cold` reads")
     parser.add_argument("--catch-mib", type=int, default=512, help="of log that the row `dlcatch` copies")
-    parser.add_argument("--kills", type=int, default=20, help="of leaders and masters, in rows that kill")
+    parser.add_argument("--kills", type=int, default=6, help="of leaders and masters, in rows that kill")
     parser.add_argument("--sets", type=int, default=2_000, help="of brokers that the controller of `hagrow` has")
-    parser.add_argument("--timers", type=int, default=1_000_000, help="that a round of `timed` sends")
+    parser.add_argument("--timers", type=int, default=400_000, help="that a round of `timed` sends")
     parser.add_argument("--only", choices=SERVERS, action="append", help="leave the others out")
     parser.add_argument("--json", type=Path, default=Path("build/bench.json"), help="where the figures go")
-    parser.add_argument("--write", action="store_true", help="also their part of docs/benchmarks.md")
+    parser.add_argument("--plan", action="store_true", help="say how long the rows take, and end")
+    parser.add_argument("--resume", action="store_true", help="leave out what was measured at this commit")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin nothing that would end later than that")
+    parser.add_argument("--write", action="store_true", help="docs/benchmarks.md, when this commit has all its rows")
     parser.add_argument("--busy", action="store_true", help="write it though other processes were busy; it says so")
     args = parser.parse_args()
     args.rows = with_parts(args.rows)
     if unknown := args.rows - {row.name for row in ROWS}:
         parser.error(f"no such row: {', '.join(sorted(unknown))}")
-    if args.write and (args.only or args.rows not in PARTS.values()):
-        parser.error(f"--write needs all brokers and all rows of a part ({', '.join(PARTS)})")
+    if (args.write or args.resume) and args.only:
+        parser.error("--write and --resume are for all brokers")
     return args
 
 
-def save(args: argparse.Namespace, results: Rounds, summary: Summary, broken: str) -> dict[str, Any]:
-    """The report as it was written; `broken`: why the run ended before its time."""
+def save(args: argparse.Namespace, bench: Bench, summary: Summary, broken: str) -> None:
+    """The report, as a file; `broken`: why the run ended before its time."""
     report: dict[str, Any] = {
-        "machine": describe_machine(),
+        "machine": bench.machine,
         "command": " ".join(["bench/run.py", *sys.argv[1:]]),
+        "summary": summary,
+        "rounds": bench.results,
     }
-    report |= {"warm_seconds": args.warm, "summary": summary, "rounds": results}
     if broken:
         report["broken_off"] = broken
     args.json.parent.mkdir(parents=True, exist_ok=True)
     args.json.write_text(json.dumps(report, indent=1) + "\n")
-    return report
+
+
+def kept_figures(args: argparse.Namespace) -> Kept | None:
+    """Where the figures of this commit are kept; None where the tree is of no commit, or some brokers are left out."""
+    if args.only:
+        return None
+    try:
+        return Kept(clean_commit())
+    except BenchError:
+        if args.write or args.resume:
+            raise
+        return None
+
+
+def left_to_measure(bench: Bench, rows: Sequence[Row]) -> list[Row]:
+    """The rows that this commit has no figures of; those of the others go to the results."""
+    left = []
+    for group in groups(rows):
+        assert bench.kept is not None
+        if bench.kept.have({row.name: bench.settings(row) for row in group}):
+            bench.results |= {row.name: bench.kept.rounds(row.name) for row in group}
+        else:
+            left += group
+    return left
+
+
+def write(bench: Bench, console: Console, *, busy_too: bool) -> bool:
+    """Write the page, when all of its rows and parts are there; else say what is missing."""
+    assert bench.kept is not None
+    rows = sized(ROWS, bench.sizes)
+    summary = bench.kept.summary(row.name for row in rows)
+    why = missing(bench.kept, [row.name for row in rows])
+    if worse := load_share(summary)[1]:
+        why.append(f"the load generator took more CPU than the broker: {', '.join(worse)}")
+    if not busy_too and (busy := others_busy(summary)) > QUIET_CORES:
+        why.append(f"other processes kept up to {busy:.2f} cores busy; --busy writes it all the same")
+    for reason in why:
+        console.print(f"[red]docs/benchmarks.md was not written: {escape(reason)}[/red]")
+    if not why:
+        write_docs(bench.kept, rows)
+    return not why
 
 
 def main() -> int:
     args, began = parse_arguments(), time.monotonic()
     console = Console(highlight=False)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    folder = data_folder()
-    chosen = [r for r in ROWS if r.name in args.rows]
     sizes = Sizes(args.large_gib, args.cold_mib, args.catch_mib, args.kills, args.sets, args.timers)
+    folder = data_folder()
+    rows, left, broken = [r for r in ROWS if r.name in args.rows], [], ""
     bench = Bench(args, sizes, folder, console)
-    rows, broken = chosen, ""
     try:
-        rows = possible(chosen, sizes, folder, console)
-        bench.run(rows)
+        bench.kept = kept_figures(args)
+        rows = possible(rows, sizes, folder, console)
+        todo = left_to_measure(bench, rows) if args.resume else rows
+        if args.plan:
+            show_plan(bench, todo)
+            return 0
+        left = bench.run(todo, began + 60 * args.minutes)
     except BenchError as error:
         broken = str(error)
     except (KeyboardInterrupt, SystemExit):
@@ -582,18 +694,25 @@ def main() -> int:
         console.print(f"[red]bench: {escape(broken)}[/red]")
         if not summary:
             return 1
-    report = save(args, bench.results, summary, broken)
+    save(args, bench, summary, broken)
     show(summary, console)
     console.print(f"[dim]{(time.monotonic() - began) / 60:.1f} minutes; all figures: {args.json}[/dim]")
     if broken:
         console.print("[red]the run was broken off: these are the figures as far as it went[/red]")
         return 1
-    if args.write and (load_share(summary)[1] or (others_busy(summary) > QUIET_CORES and not args.busy)):
-        console.print("[red]docs/benchmarks.md was not written[/red]")
-        return 1
-    if args.write:
-        write_docs(report, next(name for name, part in PARTS.items() if part >= set(summary)))
-    return 0
+    if left:
+        more = minutes(sum(bench.expected_s(left)))
+        console.print(f"{len(left)} rows are left, of about {more}: the same command with --resume goes on")
+        return 0
+    return 0 if not args.write or write(bench, console, busy_too=args.busy) else 1
+
+
+def show_plan(bench: Bench, rows: Sequence[Row]) -> None:
+    """How long each group takes, and all."""
+    expected = bench.expected_s(rows)
+    for group, seconds in zip(groups(rows), expected, strict=True):
+        bench.say(f"{minutes(seconds):>7}  {', '.join(row.name for row in group)}")
+    bench.console.print(f"{len(rows)} rows: about {minutes(sum(expected))}")
 
 
 if __name__ == "__main__":

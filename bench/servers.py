@@ -265,7 +265,7 @@ class Server:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.start_s = 0.0
         """From the broker's spawn to its first accepted send."""
-        self.warmed: set[str] = set()
+        self.warmed: set[tuple[str, ...]] = set()
         """Kinds of load that it has seen."""
         self.by: Credentials | None = None
         """Who sets it up, and looks at what it holds; None: nobody is asked who it is."""

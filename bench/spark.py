@@ -1,7 +1,7 @@
 """What Spark reads and writes a second: store folders, topics, the sink, a long archive.
 
     python bench/spark.py [--parts log,sink,source,archive] [--records 4000000] [--messages 2000000]
-                          [--archive 10000000] [--rounds 3] [--json FILE] [--write]
+                          [--archive 10000000] [--rounds 3] [--json FILE] [--keep]
 
 `--short` takes a minute or two and says little. All in one session, on two cores. A round does each once, in turn; the
 best round counts. What is read goes to Spark's `noop` sink, so that every column of every row is made and nothing is
@@ -22,8 +22,8 @@ from typing import Any
 
 import spark_broker
 import spark_log
+from kept import Kept, clean_commit
 from machine import describe_machine
-from report import write_part
 
 import perseid.spark
 from perseid import core
@@ -120,8 +120,7 @@ def goals(done: dict[str, Any]) -> list[str]:
 
 def page(done: dict[str, Any], command: str) -> str:
     """The part of docs/benchmarks.md."""
-    machine = describe_machine()
-    text = [f"## Spark\n`python {command}` on {machine['date']}.\n"]
+    text = [f"## Spark\n`python {command}` on {describe_machine()['date']}.\n"]
     for part in ("log", "source", "sink"):
         if part in done:
             text.append(f"| {part} | records/s | MB/s | records/CPU-s | s | CPU s |")
@@ -136,7 +135,6 @@ def page(done: dict[str, Any], command: str) -> str:
         f" key in topics of {spark_broker.QUEUES} queues. All columns unless said otherwise. What it means:"
         " [performance.md](performance.md).\n"
     )
-    text.append("; ".join(f"{name}: {value}" for name, value in machine.items() if name != "date"))
     return "\n".join(text)
 
 
@@ -152,8 +150,9 @@ def main() -> None:
     options.add_argument("--short", action="store_true", help="to try it out")
     options.add_argument("--folder", type=Path, help="where the files go: empty, or not there yet; kept afterwards")
     options.add_argument("--json", type=Path, help="the figures, for scripts")
-    options.add_argument("--write", action="store_true", help="into docs/benchmarks.md")
+    options.add_argument("--keep", action="store_true", help="for docs/benchmarks.md, by commit (bench/kept.py)")
     given = options.parse_args()
+    kept = Kept(clean_commit()) if given.keep else None
     if given.short:
         vars(given).update(SHORT)
     parts = given.parts.split(",")
@@ -165,8 +164,8 @@ def main() -> None:
         print(line)
     if given.json:
         given.json.write_text(json.dumps(done, indent=1))
-    if given.write:
-        write_part("spark", page(done, " ".join(["bench/spark.py", *sys.argv[1:]])))
+    if kept is not None:
+        kept.keep_text("spark", page(done, " ".join(["bench/spark.py", *sys.argv[1:]])))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 from fleet import Fleet
 from rows import GUARD_OPTIONS, OWN, ROWS, Sizes, groups, sized
-from run import PARTS, arrivals, with_parts
+from run import PARTS, arrivals, warm_share, with_parts
 from servers import CORE, JAVA, PLAIN, SHARDS, TUNED, UNSYNCED
 
 NAMES = [row.name for row in ROWS]
@@ -139,7 +139,19 @@ def test_no_row_beside_java_is_without_a_limit_of_its_cpu() -> None:
     assert len(limits) > 60 and all(found and min(found) <= 0.5 for found in limits.values()), limits
 
 
+def test_java_is_warmed_less_for_what_it_was_warmed_for() -> None:
+    by_name = {row.name: row for row in ROWS}
+    shares, roads = [], set()
+    for name in ("pipelined", "closed", "pull", "tags", "batch16", "batch32"):
+        shares.append(warm_share(roads, by_name[name]))
+        roads.add(by_name[name].road)
+    assert shares == [1, 1 / 8, 1 / 3, 1 / 8, 1 / 3, 1 / 8]
+    assert by_name["dl64x1k"].warm_s == 60 and by_name["dl64x1k"].rounds == 5
+    assert by_name["closed"].warm_s == 30 and by_name["closed"].rounds == 3
+
+
 def test_a_part_stands_for_its_rows() -> None:
+    assert with_parts("all") == {*NAMES}
     assert with_parts("closed,sync") == {"closed", "sync"}
     assert with_parts("dledger,closed") == PARTS["dledger"] | {"closed"}
     assert sorted(name for part in PARTS.values() for name in part) == sorted(NAMES)
