@@ -8,7 +8,6 @@ import pickle
 import subprocess
 import sys
 from dataclasses import dataclass, fields
-from types import SimpleNamespace
 from typing import Any, get_type_hints
 
 import msgspec
@@ -33,6 +32,7 @@ from perseid.client import (
 )
 from perseid.client.serializers import MessageFields
 from perseid.testing.embedded import EmbeddedBroker
+from perseid.wire import properties, record
 
 from .fake import FakeServer, run
 
@@ -49,11 +49,10 @@ class Line(msgspec.Struct):
 
 def received(message: Message) -> ReceivedMessage:
     """The message as a consumer has it."""
-    record: Any = SimpleNamespace(
-        topic=message.topic, queue_id=0, queue_offset=0, reconsume_times=0, sys_flag=0, msg_id="",
-        body=message.body, props=dict(message.properties),
-    )  # fmt: skip
-    return ReceivedMessage(record, "b")
+    stored = record.Message(
+        topic=message.topic, body=message.body, properties=properties.encode(message.properties)
+    )
+    return ReceivedMessage(record.decode(bytes(record.encode(stored))), "b")
 
 
 def struct(**values: Any) -> Struct:

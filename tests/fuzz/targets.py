@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from perseid.base.errors import LocalProtocolError, RemoteProtocolError, RequestRefused
 from perseid.client.model import MessageQueue
+from perseid.client.pulled import AnswerReader
 from perseid.controller import events
 from perseid.controller.state import Tables
 from perseid.raft.applying import SNAPSHOT, Applier
@@ -29,7 +30,7 @@ from perseid.spark.encode import BatchPartition, Encoder, Layout, Packed
 from perseid.spark.log.rows import CoreRows, PlainRows, RowOptions, Rows
 from perseid.spark.sink_options import SinkError
 from perseid.store.recovery import save_durably
-from perseid.wire import batch, bodies, compression, copied, frame, lite, properties, record, trace
+from perseid.wire import batch, bodies, compression, copied, frame, inner, lite, properties, record, trace
 from perseid.wire.codes import Serializer
 from perseid.wire.command import Command, decode_all, encode_request, encode_response
 from perseid.wire.dledger import Entry, PushEntryRequest
@@ -53,6 +54,7 @@ from perseid.wire.headers.offsets import GetMaxOffsetRequest
 from perseid.wire.headers.pull import PullMessageRequest
 from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2, SendMessageResponse
 from perseid.wire.host import Host
+from perseid.wire.record import RecordError
 
 try:
     from . import ends, permitted, secured
@@ -370,6 +372,26 @@ def _rows(way: Rows, data: bytes) -> Any:
     return way.batch()
 
 
+def pulled(data: bytes) -> None:
+    """An answer to a pull: the core's messages, and what it refuses, are those of plain Python."""
+    sys.unraisablehook = _hidden.append
+    found = [_messages(AnswerReader("b", module), data) for module in (None, checked_core().messages)]
+    assert found[0] == found[1]
+    assert not _hidden, f"an error in a function that can't raise: {_hidden[0]}"
+
+
+def _messages(reader: AnswerReader, data: bytes) -> object:
+    try:
+        messages = reader.messages(memoryview(data), 6)
+    except RecordError as error:
+        return str(error)
+    return [
+        (one.queue, one.queue_offset, one.topic, one.reconsume_times, one.record_bytes, one.properties,
+         one.record.props, one.record)
+        for one in messages
+    ]  # fmt: skip
+
+
 def sink(data: bytes) -> None:
     """Rows for the sink: two bytes for the limits of a batch, then rows, each a length, a length of its tag, a body."""
     sys.unraisablehook = _hidden.append
@@ -434,6 +456,7 @@ TARGETS: dict[str, Target] = {
         pushes,
         entries,
         columns,
+        pulled,
         sink,
         traces,
         frames,
@@ -454,6 +477,17 @@ SLAVE_TEXTS = (
     "UNIQ_KEY\x01A\x02CLUSTER\x01c\x02TRACE_ON\x01true\x02\nbody body body",
     "\nno properties",
 )
+
+
+def _wrapped() -> bytes:
+    """Two messages in a record, and one that comes again, in a record of the second version."""
+    body = batch.encode([(0, b"A", b"TAGS\x01a\x02"), (3, b"BB", b"")])
+    two = record.encode(record.Message(topic="t", body=body, sys_flag=inner.WRAPPED, properties=b"INNER_NUM\x012\x02"))
+    again = record.Message(topic="%RETRY%g" + "g" * 120, body=b"C", properties=b"RETRY_TOPIC\x01t\x02a\x01\xff\x02")
+    one = record.encode(again)
+    record.patch(two, 5, 48, 1_700_000_000_000)
+    record.patch(one, 7, 48, 1_700_000_000_000)
+    return bytes(two + one)
 
 
 EVENTS = [
@@ -599,6 +633,7 @@ def _seeds() -> dict[str, list[bytes]]:
     entry = b"".join(bytes(part) for part in Entry(0, 1, 0, bytes(one), size=48 + len(one)).encode())
     return {
         "columns": [bytes(sent), entry],
+        "pulled": [bytes(sent), bytes(one), _wrapped()],
         "sink": [bytes([3, 9]) + b"\x05\x03hello!\x02\x00ab?\x04\x01abcde" * 9],
         "pushes": [push.to_json()],
         "entries": [b"".join(bytes(part) for entry in log for part in entry.encode())],

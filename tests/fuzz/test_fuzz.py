@@ -11,7 +11,7 @@ from .targets import SEEDS, TARGETS
 INPUTS = 3000
 FEWER = {"ha_master": 600, "ha_slave": 400, "tls": 400}
 """Of those that begin with a store, or a handshake, of their own each time."""
-EXPENSIVE = {"core", "signed_core", "columns", "sink", "slave"}
+EXPENSIVE = {"core", "signed_core", "columns", "pulled", "sink", "slave"}
 """They compare two ways for each input."""
 
 

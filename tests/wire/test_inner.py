@@ -48,11 +48,6 @@ def test_what_is_no_batch_is_one_message() -> None:
         assert inner.unwrap(one) == [one]
 
 
-def test_a_pull_in_the_middle_leaves_out_what_stands_before() -> None:
-    body = record(BATCH) + record(b"c", 0, 9, b"")
-    assert [(one.queue_offset, one.body) for one in inner.unwrapped(body, 8)] == [(8, b"b"), (9, b"c")]
-
-
 def test_expanded_each_message_has_a_record_of_its_own() -> None:
     plain = record(b"c", 0, 9, b"")
     body = record(BATCH) + plain

@@ -7,7 +7,9 @@ from typing import ParamSpec, TypeVar
 
 from perseid.base.errors import PerseidError
 from perseid.client.errors import BadAnswer
-from perseid.wire import inner, record
+from perseid.client.model import ReceivedMessage
+from perseid.client.pulled import AnswerReader
+from perseid.wire import record
 from perseid.wire.body import Body
 from perseid.wire.command import Command
 from perseid.wire.headers.base import Header
@@ -34,9 +36,9 @@ def records_of(answer: Command) -> list[Record]:
     return _read(record.decode_all, answer.body)
 
 
-def pulled_records(answer: Command, offset: int) -> list[Record]:
-    """The stored messages in an answer to a pull from `offset`, batches taken apart."""
-    return _read(inner.unwrapped, answer.body, offset)
+def pulled(reader: AnswerReader, answer: Command, offset: int) -> list[ReceivedMessage]:
+    """The messages in an answer to a pull from `offset`, batches taken apart."""
+    return _read(reader.messages, answer.body, offset)
 
 
 def _read(read: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:

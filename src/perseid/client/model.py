@@ -10,10 +10,11 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol, TypeVar
 
 from perseid.client.errors import InvalidBody, InvalidMessage
+from perseid.core import messages
 from perseid.wire import compression, hashing
 from perseid.wire.names import DLQ_PREFIX, RETRY_PREFIX
-from perseid.wire.properties import LITE_TOPIC
-from perseid.wire.record import Record
+from perseid.wire.properties import KEYS, LITE_TOPIC, RETRY_TOPIC, TAGS, UNIQ_KEY
+from perseid.wire.record import SYS_COMPRESSED, SYS_FLAG_AT, Record, decode
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -270,72 +271,101 @@ class ReceivedMessage:
 
     `topic` is the topic to which it was sent, even if it was delivered again from a retry topic. `queue` and
     `queue_offset` say where it was read. `reconsume_times` is the number of earlier deliveries that failed. Times are
-    milliseconds since 1970.
+    milliseconds since 1970. The other parts are decoded when they are first asked for.
     """
 
-    __slots__ = ("_body", "_delta", "queue", "reconsume_times", "record", "topic")
+    __slots__ = (
+        "_body", "_properties", "_raw", "_record", "queue", "queue_offset", "reconsume_times", "record_bytes", "topic",
+    )  # fmt: skip
+    queue: MessageQueue
+    queue_offset: int
+    reconsume_times: int
+    record_bytes: int
+    """The size of its record in the broker's log."""
+    topic: str
+    _body: bytes | None
+    _properties: dict[str, str] | None
+    _raw: bytes
+    """The record as it came, where it is not decoded yet."""
+    _record: Record | None
 
     def __init__(self, record: Record, broker_name: str) -> None:
-        self.record = record
+        # `core.messages` makes them without this, and sets the same slots.
+        self._raw = b""
+        self._record = record
+        self._body = None
+        self._properties = None
+        self.record_bytes = record.size
         self.queue = MessageQueue(record.topic, broker_name, record.queue_id)
+        self.queue_offset = record.queue_offset
         self.reconsume_times = record.reconsume_times
         self.topic = record.topic
-        self._body: bytes | None = None
-        self._delta = 0
         if record.topic.startswith(RETRY_PREFIX):
-            self.topic = record.props.get("RETRY_TOPIC", record.topic)
+            self.topic = record.props.get(RETRY_TOPIC, record.topic)
 
     def put_into(self, queue: MessageQueue, delta: int) -> None:
         """It was read from a logical queue, `delta` behind its place in the broker's own."""
         self.queue = queue
-        self._delta = delta
+        self.queue_offset += delta
+
+    @property
+    def record(self) -> Record:
+        """All that is stored of it."""
+        record = self._record
+        if record is None:
+            record = self._record = decode(self._raw, check_crc=False)
+            record._props = self._properties  # noqa: SLF001 - decoded once
+        return record
 
     @property
     def body(self) -> bytes:
         """The body as it was sent; decompressed if the client compressed it."""
-        if self._body is None:
-            record = self.record
-            self._body = compression.decompress(record.body, record.sys_flag, MAX_UNPACKED_BYTES)
-        return self._body
+        body = self._body
+        if body is None:
+            raw = self._raw
+            if raw and not raw[SYS_FLAG_AT + 3] & SYS_COMPRESSED:
+                body = self._body = messages.body_of(raw)
+            else:
+                record = self.record
+                body = self._body = compression.decompress(record.body, record.sys_flag, MAX_UNPACKED_BYTES)
+        return body
 
     def decode(self, serializer: Decoder[T]) -> T:
         """The value in the body, read by a serializer (`perseid.client.serializers`). `InvalidBody` if that fails."""
         try:
             return serializer.loads(self.body)
         except Exception as error:  # each format has its own
-            told = self.record.props.get(CONTENT_TYPE)
+            told = self.properties.get(CONTENT_TYPE)
             said = f"its sender says {CONTENT_TYPE}={told}" if told else f"its sender gave it no {CONTENT_TYPE}"
             raise InvalidBody(f"{self!r}: {type(serializer).__name__} can't read it ({said}): {error}") from error
 
     @property
     def properties(self) -> dict[str, str]:
         """All properties, those of the sender and those of the brokers."""
-        return self.record.props
+        found = self._properties
+        if found is None:
+            found = self._properties = messages.properties_of(self._raw) if self._raw else self.record.props
+        return found
 
     @property
     def tag(self) -> str | None:
         """The tag that the sender gave it, if any."""
-        return self.record.props.get("TAGS")
+        return self.properties.get(TAGS)
 
     @property
     def keys(self) -> list[str]:
         """The keys that the sender gave it."""
-        return self.record.props.get("KEYS", "").split()
+        return self.properties.get(KEYS, "").split()
 
     @property
     def msg_id(self) -> str:
         """The id that the sender's client gave it. It stays the same when the message is delivered again."""
-        return self.record.props.get("UNIQ_KEY") or self.record.msg_id
+        return self.properties.get(UNIQ_KEY) or self.record.msg_id
 
     @property
     def offset_msg_id(self) -> str:
         """The broker's id, which contains its address and the position in its log."""
         return self.record.msg_id
-
-    @property
-    def queue_offset(self) -> int:
-        """Its offset in `queue`."""
-        return self.record.queue_offset + self._delta
 
     @property
     def physical_offset(self) -> int:

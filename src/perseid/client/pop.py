@@ -187,7 +187,7 @@ class PopConsumer(Client):
                 raise error
             log.warning("pop of %s: %s", self.topic, error)
         self._counts.pulled += len(found)
-        self._counts.pulled_bytes += sum(message.record.size for message in found)
+        self._counts.pulled_bytes += sum(message.record_bytes for message in found)
         return found
 
     async def _brokers_within(self, timeout_ms: int) -> list[str]:

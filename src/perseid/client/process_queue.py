@@ -42,7 +42,7 @@ class ProcessQueue:
             last = offset
             self.messages[offset] = message
             self._offsets.append(offset)
-            self.bytes += message.record.size
+            self.bytes += message.record_bytes
             fresh.append(message)
         self.next_offset = max(self.next_offset, next_offset)
         return fresh
@@ -52,7 +52,7 @@ class ProcessQueue:
         message = self.messages.pop(offset, None)
         if message is None:
             return
-        self.bytes -= message.record.size
+        self.bytes -= message.record_bytes
         offsets = self._offsets
         while offsets and offsets[0] not in self.messages:
             offsets.popleft()

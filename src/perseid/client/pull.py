@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Unpack
 
 from perseid.base.errors import PerseidError
@@ -37,6 +38,12 @@ log = logging.getLogger("perseid.client")
 
 ERROR_PAUSE_MS = 1000
 FLOW_CONTROL_PAUSE_MS = 20
+_record_bytes = attrgetter("record_bytes")
+
+
+def bytes_of(messages: Iterable[ReceivedMessage]) -> int:
+    """Of their records."""
+    return sum(map(_record_bytes, messages))
 
 
 class _Assigned:
@@ -49,16 +56,36 @@ class _Assigned:
         self.position: int | None = None
         self.end_offset = 0
         """Where the queue ended at the last pull."""
-        self.ready: deque[ReceivedMessage] = deque()
-        self.ready_bytes = 0
+        self.ready: deque[tuple[list[ReceivedMessage], int]] = deque()
+        """What each pull brought, and the bytes of that."""
+        self.ready_messages = self.ready_bytes = 0
         self.room = asyncio.Event()
         self.room.set()
         self.task: asyncio.Task[None] | None = None
 
     def clear(self) -> None:
         self.ready.clear()
-        self.ready_bytes = 0
+        self.ready_messages = self.ready_bytes = 0
         self.room.set()
+
+    def add(self, messages: list[ReceivedMessage], size: int) -> None:
+        """A pull has brought these; `size`: their bytes."""
+        self.ready.append((messages, size))
+        self.ready_messages += len(messages)
+        self.ready_bytes += size
+
+    def take(self, most: int) -> list[ReceivedMessage]:
+        """At most so many of the messages that one pull has brought; there are some."""
+        messages, size = self.ready.popleft()
+        if len(messages) > most:
+            messages, rest = messages[:most], messages[most:]
+            left = bytes_of(rest)
+            self.ready.appendleft((rest, left))
+            size -= left
+        self.ready_messages -= len(messages)
+        self.ready_bytes -= size
+        self.position = messages[-1].queue_offset + 1
+        return messages
 
 
 class PullConsumer(Client):
@@ -301,7 +328,7 @@ class PullConsumer(Client):
         assigned = self._assigned.values()
         return self._counts.snapshot(
             in_flight=0,
-            buffered=sum(len(one.ready) for one in assigned),
+            buffered=sum(one.ready_messages for one in assigned),
             lag=sum(max(0, one.end_offset - one.position) for one in assigned if one.position is not None),
             connections=self.session.connections.count,
         )
@@ -310,7 +337,7 @@ class PullConsumer(Client):
 
     def _count(self, messages: list[ReceivedMessage]) -> int:
         """Count what was pulled; its bytes."""
-        size = sum(message.record.size for message in messages)
+        size = bytes_of(messages)
         self._counts.pulled += len(messages)
         self._counts.pulled_bytes += size
         return size
@@ -341,13 +368,9 @@ class PullConsumer(Client):
         for _ in range(len(self._turn)):
             assigned = self._assigned[self._turn[0]]
             self._turn.rotate(-1)
-            ready = assigned.ready
-            while ready and len(found) < max_messages:
-                message = ready.popleft()
-                assigned.ready_bytes -= message.record.size
-                found.append(message)
-                assigned.position = message.queue_offset + 1
-            if not ready and assigned.next_fetch is not None:
+            while assigned.ready and len(found) < max_messages:
+                found += assigned.take(max_messages - len(found))
+            if not assigned.ready and assigned.next_fetch is not None:
                 assigned.position = assigned.next_fetch
             if self._has_room(assigned):
                 assigned.room.set()
@@ -357,7 +380,7 @@ class PullConsumer(Client):
 
     def _has_room(self, assigned: _Assigned) -> bool:
         options = self.options
-        return len(assigned.ready) < options.buffer_messages and assigned.ready_bytes < options.buffer_bytes
+        return assigned.ready_messages < options.buffer_messages and assigned.ready_bytes < options.buffer_bytes
 
     async def _start_offset(self, queue: MessageQueue) -> int:
         committed = await self._offsets.committed(self.group, queue, zero_if_young=False)
@@ -406,9 +429,7 @@ class PullConsumer(Client):
                 continue
             assigned.next_fetch, assigned.end_offset = result.next_offset, result.max_offset
             if result.messages:
-                assigned.ready.extend(result.messages)
-                size = self._count(result.messages)
-                assigned.ready_bytes += size
+                assigned.add(result.messages, self._count(result.messages))
                 self._arrived.set()
 
 

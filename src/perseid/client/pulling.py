@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from perseid.base.errors import PerseidError
-from perseid.client.answers import header_of, pulled_records
+from perseid.client.answers import header_of, pulled
 from perseid.client.connection import Header
 from perseid.client.deduplicator import Deduplicator
 from perseid.client.errors import ClientError, ConnectFailed, ServerRefused
 from perseid.client.model import MessageQueue, ReceivedMessage
+from perseid.client.pulled import AnswerReader
 from perseid.client.routes import TopicRoute
 from perseid.client.session import Session
 from perseid.client.stamps import placed, runs, sent_on
@@ -79,6 +80,14 @@ class Puller:
         self._session = session
         self._group = group
         self._suggested: dict[MessageQueue, int] = {}
+        self._readers: dict[str, AnswerReader] = {}
+        """By the names of brokers."""
+
+    def _reader(self, broker_name: str) -> AnswerReader:
+        reader = self._readers.get(broker_name)
+        if reader is None:
+            reader = self._readers[broker_name] = AnswerReader(broker_name)
+        return reader
 
     async def pull(
         self,
@@ -128,12 +137,12 @@ class Puller:
         self._suggested[queue] = header.suggest_which_broker_id or MASTER_ID
         messages: list[ReceivedMessage] = []
         if status is PullStatus.FOUND:
-            for item in pulled_records(answer, offset):
-                message = ReceivedMessage(item, queue.broker_name)
-                if header.offset_delta is not None:
+            messages = pulled(self._reader(queue.broker_name), answer, offset)
+            if header.offset_delta is not None:
+                for message in messages:
                     message.put_into(queue, header.offset_delta)
-                if not subscription.tags or subscription.wants(message.tag):
-                    messages.append(message)
+            if subscription.tags:
+                messages = [message for message in messages if subscription.wants(message.tag)]
         return PullResult(status, messages, header.next_begin_offset, header.min_offset, header.max_offset)
 
     async def read(

@@ -123,7 +123,7 @@ def placed(messages: Iterable[ReceivedMessage]) -> list[Placed]:
     """Those of the messages that have a stamp."""
     found = []
     for message in messages:
-        props = message.record.props
+        props = message.properties
         text = props.get(STAMP)
         if text is not None:
             found.append(Placed(message.queue_offset, text, props.get("UNIQ_KEY"), message.record.body_crc))
@@ -132,7 +132,7 @@ def placed(messages: Iterable[ReceivedMessage]) -> list[Placed]:
 
 def sent_on(messages: Iterable[ReceivedMessage]) -> set[int]:
     """The offsets of forwarded messages (SENT_ON)."""
-    return {one.queue_offset for one in messages if any(name in one.record.props for name in SENT_ON)}
+    return {one.queue_offset for one in messages if any(name in one.properties for name in SENT_ON)}
 
 
 def runs(messages: Iterable[Placed]) -> list[Run]:

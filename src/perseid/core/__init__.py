@@ -8,7 +8,8 @@
     batch ← redirects (sends with a time of their own, and halves, too) and deliveries (those whose time has come)
     deliveries ← commits (halves that their producers commit)
     scan ← entries (the entries of a Raft group, on disk and in a push)
-    scan ← columns (the records of a segment, or of a pull's answer, as columns)
+    scan ← stored (where a record's parts stand) ← columns (the records of a segment, or of a pull's answer, as columns)
+    and messages (those of a pull's answer, as the objects that a client hands out)
     items (rows of columns as the items of batch sends)
 
 `compiled` is this core when it was compiled; None when there was no C compiler at the installation, or when
@@ -34,6 +35,7 @@ from perseid.core import (  # noqa: F401  # by their names, below
     deliveries,
     entries,
     items,
+    messages,
     properties,
     pulls,
     records,
@@ -41,6 +43,7 @@ from perseid.core import (  # noqa: F401  # by their names, below
     scan,
     sends,
     signers,
+    stored,
 )
 from perseid.wire import frame
 
@@ -63,7 +66,9 @@ class Core(NamedTuple):
     pulls: ModuleType
     records: ModuleType
     entries: ModuleType
+    stored: ModuleType
     columns: ModuleType
+    messages: ModuleType
     items: ModuleType
 
 

@@ -1,12 +1,11 @@
 # The C types of columns.py, for Cython.
 
 cimport cython
-from perseid.core.scan cimport Scanner
+from perseid.core.stored cimport Stored
 
-cdef Py_ssize_t PHYSICAL_OFFSET_AT, STORE_TIMESTAMP_AT, SYS_FLAG_AT
-cdef Py_ssize_t MIN_BYTES, HEAD_BYTES, FIXED_V4, V6_MORE, START_BYTES, MAX_START_BYTES, MAX_NAMES, MAX_HOSTS, SHORT_MAX
-cdef long long MAGIC_V1, MAGIC_V2, ENTRY_MAGIC, INT_MAX, TIME_MIN, TIME_MAX
-cdef int TOPIC, BODY, PROPERTIES, NAMES, HOSTS, IDS, STAMPS, BORN_V6, STORE_V6, COMPRESSED
+cdef Py_ssize_t HEAD_BYTES, START_BYTES, MAX_START_BYTES, MAX_NAMES, MAX_HOSTS
+cdef long long ENTRY_MAGIC, TIME_MIN, TIME_MAX
+cdef int TOPIC, BODY, PROPERTIES, NAMES, HOSTS, IDS, STAMPS, COMPRESSED
 cdef const unsigned char[::1] NOTHING, ID_NAME, STAMP_NAME
 
 
@@ -27,14 +26,13 @@ cdef class Text:
 
 
 @cython.final
-cdef class Columns(Scanner):
+cdef class Columns(Stored):
     cdef readonly Py_ssize_t count, checked
     cdef readonly long long[::1] longs
     cdef readonly int[::1] ints, maps
     cdef readonly unsigned char[::1] has_keys, has_tags, has_ids
     cdef readonly Text topics, bodies, keys, tags, born_hosts, store_hosts, names, values, ids, stamps
-    cdef Py_ssize_t _head_bytes, _most_bytes, _rows, _record, _size, _topic_at, _topic_end
-    cdef Py_ssize_t _properties_at, _properties_end, _stored_at
+    cdef Py_ssize_t _head_bytes, _rows
     cdef int _wanted
     cdef unsigned int _compressed
     cdef object _host
@@ -56,8 +54,6 @@ cdef class Columns(Scanner):
     cdef Py_ssize_t _magic_from(self, Py_ssize_t at, Py_ssize_t stop) noexcept
     cdef bint _sound(self, Py_ssize_t at, Py_ssize_t total, long long base) noexcept
     cdef bint _entry(self, Py_ssize_t at, Py_ssize_t total, long long base) noexcept
-    @cython.locals(size=Py_ssize_t, magic=cython.longlong, p=Py_ssize_t, flags=cython.uint)
-    cdef bint _parts(self, Py_ssize_t at, Py_ssize_t left, long long place) noexcept
     @cython.locals(size=Py_ssize_t)
     cdef bint _stands(self, Py_ssize_t at, Py_ssize_t total, long long base) noexcept
     @cython.locals(total=Py_ssize_t)
@@ -68,7 +64,7 @@ cdef class Columns(Scanner):
     cpdef hole(self, long long place)
     @cython.locals(stored=cython.longlong, i=Py_ssize_t)
     cdef bint _chosen(self, long long base) except -1
-    @cython.locals(record=Py_ssize_t, stored=cython.longlong, born=cython.longlong, crc=cython.uint)
+    @cython.locals(record=Py_ssize_t, stored=cython.longlong, born=cython.longlong)
     cdef bint _plain(self, Py_ssize_t at) except -1
     cdef int _room(self, Py_ssize_t topic, Py_ssize_t body, Py_ssize_t properties) except -1
     @cython.locals(record=Py_ssize_t, row=Py_ssize_t, rows=Py_ssize_t, stored=cython.longlong, born=cython.longlong)
@@ -100,5 +96,3 @@ cdef bint _equal(
 ) noexcept
 @cython.locals(i=Py_ssize_t)
 cdef bint _same(const unsigned char[::1] d, Py_ssize_t at, Py_ssize_t end, const unsigned char[::1] text) noexcept
-@cython.locals(high=cython.uint, c=cython.uint, more=Py_ssize_t, i=Py_ssize_t)
-cdef bint _is_utf8(const unsigned char[::1] d, Py_ssize_t at, Py_ssize_t end) noexcept

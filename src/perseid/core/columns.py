@@ -4,8 +4,9 @@
 
     begin → read … take … hole … read → the buffers of `count` rows → begin
 
-`sound` and `find` say where a record may stand, and nothing else does: a record that is read in order, and one that is
-looked for in the middle of a segment, pass the very same test (spark/log/walk.py proves its splits by that).
+`sound` and `find` say where a record may stand, and nothing else does (`core/stored.py`): a record that is read in
+order, and one that is looked for in the middle of a segment, pass the very same test (spark/log/walk.py proves its
+splits by that).
 
     classic   magic, a size within bounds, the record's own offset is where it stands, its parts add up to its size
     DLedger   magic, a size within bounds that is the head's and the body's, the entry's own offset is where it stands
@@ -40,20 +41,13 @@ from perseid.core.layout import (
     TIME_MIN,
     TOPIC,
 )
-from perseid.core.scan import Scanner
+from perseid.core.stored import Stored
 from perseid.wire.dledger import ENTRY_HEADER_BYTES as HEAD_BYTES
 from perseid.wire.dledger import ENTRY_MAGIC
-from perseid.wire.hashing import crc32_raw
-from perseid.wire.record import FIXED_BYTES as FIXED_V4
-from perseid.wire.record import MAGIC_V1, MAGIC_V2, PHYSICAL_OFFSET_AT, STORE_TIMESTAMP_AT, SYS_FLAG_AT, V6_MORE
-from perseid.wire.record import MIN_RECORD_BYTES as MIN_BYTES
-from perseid.wire.record import SYS_BORN_HOST_V6 as BORN_V6
 from perseid.wire.record import SYS_COMPRESSED as COMPRESSED
-from perseid.wire.record import SYS_STORE_HOST_V6 as STORE_V6
 
 compiled = not __file__.endswith(".py")
 
-INT_MAX, SHORT_MAX = 2**31 - 1, 2**15 - 1
 START_BYTES = 1 << 16
 MAX_START_BYTES = 4 << 20
 """The first buffer of a column is no longer, whatever the last one came to."""
@@ -110,7 +104,7 @@ class Text:
         self.size = self.ends[count]
 
 
-class Columns(Scanner):
+class Columns(Stored):
     """Rows, until the caller has taken their buffers."""
 
     def __init__(
@@ -119,15 +113,13 @@ class Columns(Scanner):
         """`entries`: records stand in a DLedger group's entries. `most_bytes`: of one record with its head. `rows`: of
         one batch, at most. `wanted`: TOPIC, BODY, …. `host`: how an address and a port are written. `plain`: compressed
         bodies are left to the caller."""
-        super().__init__()
-        self._head_bytes, self._most_bytes = HEAD_BYTES if entries else 0, most_bytes
+        super().__init__(most_bytes)
+        self._head_bytes = HEAD_BYTES if entries else 0
         self._rows, self._wanted, self._host = rows, wanted, host
         self._compressed = COMPRESSED if plain else 0
         self._topics: list[memoryview] = []
         self._time_low, self._time_high, self._low, self._high = LONG_MIN, LONG_MAX, LONG_MIN, LONG_MAX
         self._all_topics, self._keep, self._compare = True, True, True
-        self._record = self._size = self._topic_at = self._topic_end = 0
-        self._properties_at = self._properties_end = self._stored_at = 0
         self._hosts: dict[bytes, bytes] = {}
         self._born_raw = self._born_text = self._store_raw = self._store_text = b""
         """The addresses of the last row, which are likely to come again."""
@@ -248,45 +240,6 @@ class Columns(Scanner):
             return False
         return self._long(at + 24) == base + at and self._long(at + 8) >= 0 and self._long(at + 16) >= 0
 
-    def _parts(self, at: int, left: int, place: int) -> bool:
-        """Find the parts of the record at `at`, which stands at `place` of the log (below 0: anywhere); False when they
-        don't add up."""
-        size = magic = p = flags = 0
-        if left < MIN_BYTES:
-            return False
-        size = self._int(at)
-        if size < MIN_BYTES or size > left or size > self._most_bytes:
-            return False
-        magic = self._signed(at + 4)
-        if magic != MAGIC_V1 and magic != MAGIC_V2:
-            return False
-        if place >= 0 and self._long(at + PHYSICAL_OFFSET_AT) != place:
-            return False
-        flags = self._int(at + SYS_FLAG_AT)
-        self._stored_at = at + STORE_TIMESTAMP_AT + (V6_MORE if flags & BORN_V6 else 0)
-        self._body = at + FIXED_V4 + (V6_MORE if flags & BORN_V6 else 0) + (V6_MORE if flags & STORE_V6 else 0)
-        left = at + size - self._body
-        if left < 3:
-            return False
-        p = self._int(self._body - 4)
-        if p > left - 3:
-            return False
-        self._end = self._body + p
-        if magic == MAGIC_V1:
-            self._topic_at = self._end + 1
-            p = self._d[self._end]
-        else:
-            self._topic_at = self._end + 2
-            p = self._short(self._end)
-        if p > SHORT_MAX or p > at + size - self._topic_at - 2:
-            return False
-        self._topic_end = self._topic_at + p
-        self._properties_at = self._topic_end + 2
-        self._properties_end = at + size
-        p = self._short(self._topic_end)
-        self._record, self._size = at, size
-        return p <= SHORT_MAX and self._properties_at + p == self._properties_end
-
     def _stands(self, at: int, total: int, base: int) -> bool:
         """Does a record stand at `at`, or in the entry there, all of it?"""
         size = 0
@@ -373,20 +326,17 @@ class Columns(Scanner):
         """Take the record that was found, unless it is none of the plain ones."""
         record = self._record
         stored, born = self._long(self._stored_at), self._long(record + 40)
-        crc = 0
         if stored < TIME_MIN or stored > TIME_MAX or born < TIME_MIN or born > TIME_MAX:
             return False
         if self._int(record + 36) & self._compressed:
             return False
-        if self._end > self._body:
-            crc = crc32_raw(self._raw[self._body : self._end])
-            if (crc & INT_MAX) != self._int(record + 8):
-                return False
+        if not self._matches():
+            return False
         if self._properties_end > self._properties_at and self._d[self._properties_end - 1] == 0:
             return False
-        if not _is_utf8(self._d, self._topic_at, self._topic_end):
+        if not self._is_utf8(self._topic_at, self._topic_end):
             return False
-        if not _is_utf8(self._d, self._properties_at, self._properties_end):
+        if not self._is_utf8(self._properties_at, self._properties_end):
             return False
         if not self._keep:
             return True
@@ -543,31 +493,4 @@ def _same(d: memoryview, at: int, end: int, text: memoryview) -> bool:
     for i in range(end - at):
         if d[at + i] != text[i]:
             return False
-    return True
-
-
-def _is_utf8(d: memoryview, at: int, end: int) -> bool:
-    """Is this text what Python's strict decoder takes?"""
-    high = c = more = 0
-    for i in range(at, end):
-        high |= d[i]
-    if high < 128:
-        return True
-    while at < end:
-        c = d[at]
-        if c < 0x80:
-            at += 1
-            continue
-        more = 1 if 0xC2 <= c <= 0xDF else 2 if 0xE0 <= c <= 0xEF else 3 if 0xF0 <= c <= 0xF4 else 0
-        if more == 0 or end - at <= more:
-            return False
-        high = d[at + 1]
-        if (c == 0xE0 and high < 0xA0) or (c == 0xED and high > 0x9F):
-            return False
-        if (c == 0xF0 and high < 0x90) or (c == 0xF4 and high > 0x8F):
-            return False
-        for i in range(at + 1, at + more + 1):
-            if d[i] & 0xC0 != 0x80:
-                return False
-        at += more + 1
     return True

@@ -19,6 +19,7 @@ from perseid.base.errors import RemoteProtocolError
 from perseid.base.machine import Buffer
 from perseid.client import stamps
 from perseid.client.model import MessageQueue, ReceivedMessage
+from perseid.client.pulled import AnswerReader
 from perseid.client.stamps import SENT_ON, Column, Placed, Run
 from perseid.core import layout
 from perseid.core.layout import ANYWHERE, INT_COLUMNS, TIME_MAX, TIME_MIN
@@ -188,7 +189,7 @@ class CoreRows(Rows):
         raw = bytes(self._body)
         if not any(b"%b\x01" % name.encode() in raw for name in SENT_ON):
             return set()
-        return stamps.sent_on(ReceivedMessage(one, self._queue.broker_name) for one in records.decode_all(raw))
+        return stamps.sent_on(AnswerReader(self._queue.broker_name).messages(raw, 0))
 
     def drop(self, offsets: Collection[int] | None = None) -> None:
         rows = range(self._first, self.count)
@@ -255,6 +256,7 @@ class PlainRows(Rows):
 
     def __init__(self, queue: MessageQueue, wanted: Wanted) -> None:
         super().__init__(queue, wanted)
+        self._reader = AnswerReader(queue.broker_name)
         self._messages: list[ReceivedMessage] = []
         self._bytes = self._first = 0
 
@@ -268,8 +270,7 @@ class PlainRows(Rows):
 
     def add(self, body: Buffer, start: int, end: int) -> list[int]:
         self._first = self.count
-        body = inner.expanded(body, start, end)
-        found = [ReceivedMessage(record, self._queue.broker_name) for record in records.decode_all(body)]
+        found = self._reader.messages(body, start)
         if self._first + len(found) > self._wanted.most_rows + MOST_MESSAGES:
             raise RemoteProtocolError(f"{self._queue}: the broker sent more than {MOST_MESSAGES} messages for a pull")
         self._messages += [message for message in found if start <= message.queue_offset < end]

@@ -66,16 +66,6 @@ def _message(record: Record, item: batch.BatchItem, sys_flag: int, queue_offset:
     )
 
 
-def unwrapped(body: Buffer, start: int) -> list[Record]:
-    """The messages of a pull answer, those before queue offset `start` left out of the batch that holds it.
-    RecordError when it can't be read."""
-    records = decode_all(body)
-    if not any(is_wrapped(record.sys_flag) for record in records):
-        return records
-    found = [one for record in records for one in unwrap(record)]
-    return [one for one in found if one.queue_offset >= start or is_wrapped(one.sys_flag)]
-
-
 def expanded(body: Buffer, start: int, end: int) -> Buffer:
     """A pull answer in which each message from `start` up to `end` has a record of its own; the same bytes when none of
     it holds others. RecordError when it can't be read."""
