@@ -3,7 +3,8 @@
     python bench/frames.py                        # all names
     python bench/frames.py made:chinese --topic t # the template of one
 
-A frame has a name: `made:KIND`, one of MADE, or `FILE:NAME`, one that was recorded (tests/recorded/). What a template
+A frame has a name: `CLIENT:KIND`, the first send of that kind in tests/traffic/CLIENT.json, where real clients were
+recorded; or `made:KIND`, one of MADE. What a template
 changes is as little as possible: the numbers of the request, its topic, queue, time and UNIQ_KEY, its broker's name,
 and, if asked for, its body. All other bytes are the client's, also the order of fields and the escapes.
 """
@@ -11,24 +12,26 @@ and, if asked for, its body. All other bytes are the client's, also the order of
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import struct
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
-RECORDED = Path(__file__).resolve().parent.parent / "tests" / "recorded"
+TRAFFIC = Path(__file__).resolve().parent.parent / "tests" / "traffic"
+"""What stock clients sent: a file for each, with rows of a kind, a request code and a frame."""
 BINARY = 1
 """In the first byte of a header's length: it is not JSON."""
 BINARY_OPAQUE_AT, BINARY_REMARK_AT = 5, 17
 """In a binary header; the remark's length stands before it, that of the fields behind it."""
-SEND, SEND_SHORT, SEND_BATCH = 10, 310, 320
+SEND, SEND_SHORT = 10, 310
 LONG_NAMES = {"topic": "b", "queueId": "e", "bornTimestamp": "g", "properties": "i", "bname": "n"}
 """The fields of code 10 that are changed, and what codes 310 and 320 call them."""
 KEY_DIGITS = 12
 """Of a UNIQ_KEY, its last: those differ in each send."""
-BATCH_ITEM_HEAD = 20
 MANY_TOPICS, MANY_SHARDS = "-NNNN", "-S"
 """Behind the topic's or the broker's name, where there are several."""
 UNIQUE_KEY = re.compile(rb"UNIQ_KEY(?:\\u0001|\x01)([0-9A-Fa-f]+)")
@@ -197,9 +200,21 @@ def _escaped(value: str) -> str:
 # ---- names ----
 
 
+@cache
+def recorded(client: str) -> dict[str, bytes]:
+    """The first send of each kind that a client was recorded with."""
+    found: dict[str, bytes] = {}
+    for row in json.loads((TRAFFIC / f"{client}.json").read_text()):
+        if row["code"] in (SEND, SEND_SHORT):
+            found.setdefault(row["kind"], bytes.fromhex(row["frame"]))
+    return found
+
+
 def names() -> Iterator[str]:
     """All frames that a row may name."""
     yield from (f"made:{kind}" for kind in MADE)
+    for client in sorted(path.stem for path in TRAFFIC.glob("*.json")):
+        yield from (f"{client}:{kind}" for kind in recorded(client))
 
 
 def frame_named(name: str) -> bytes:
@@ -207,6 +222,8 @@ def frame_named(name: str) -> bytes:
     where, _, what = name.partition(":")
     if where == "made" and what in MADE:
         return made(what)
+    if (TRAFFIC / f"{where}.json").exists() and what in recorded(where):
+        return recorded(where)[what]
     raise FrameError(f"there is no frame {name}; `python bench/frames.py` lists them")
 
 

@@ -223,14 +223,17 @@ def _kind(name: str, title: str, goals: tuple[Goal, ...], load: dict[str, int | 
 
 
 KINDS_OF_SENDS = {
-    "plain": ("made:plain", "as the Java client's, with UNIQ_KEY, WAIT and TAGS"),
-    "cut": ("made:unseparated", "no separator behind the last property, as from Java clients 4.9.1 to 4.9.3"),
-    "chinese": ("made:chinese", "a key and a property in Chinese"),
-    "quoted": ("made:quoted", "a property with JSON in it, whose quotes are escaped"),
-    "unkeyed": ("made:unkeyed", "no UNIQ_KEY"),
-    "bare": ("made:bare", "no properties"),
-    "delayed": ("made:delayed", "a delay level of two hours"),
-    "priority": ("made:priority", "a priority"),
+    "plain": ("java-5.5.0:plain", "a Java client's, 5.5.0"),
+    "binary": ("java-5.5.0-binary:plain", "a Java client's with binary headers, 5.5.0"),
+    "cut": ("java-4.9.2:plain", "a Java client's, 4.9.2: no separator behind the last property"),
+    "go": ("go-2.1.2:plain", "a Go client's, 2.1.2"),
+    "node": ("node-3.12.0:plain", "a Node.js client's, 3.12.0: no UNIQ_KEY, numbers without quotes"),
+    "chinese": ("java-5.5.0:chinese-key", "a Java client's with a key in Chinese"),
+    "quoted": ("java-5.5.0:json-property", "a Java client's with JSON in a property, whose quotes are escaped"),
+    "unkeyed": ("made:unkeyed", "without UNIQ_KEY"),
+    "bare": ("made:bare", "without properties"),
+    "delayed": ("made:delayed", "with a delay level of two hours"),
+    "priority": ("java-5.5.0:priority", "a Java client's with a priority"),
 }
 """Rows of `sends`: their frame, and what is in it."""
 
@@ -244,7 +247,7 @@ def _sends() -> Iterator[Row]:
         ):
             yield Row(
                 f"send-{name}{suffix}",
-                f"send, {title}, {words}, 128 B",
+                f"sends, {title}; {words}, 128 B",
                 goals,
                 load,
                 servers=WITHOUT_PLAIN,

@@ -1,5 +1,6 @@
 """Templates for the load generator: what is changed in a client's frame, and what stays as it was."""
 
+import re
 import struct
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from rows import ROWS
 from perseid.wire import properties as props
 from perseid.wire.codes import RequestCode, Serializer
 from perseid.wire.command import Command, decode, encode_request
+from traffic import CLIENTS
 
 TARGET = frames.Target("other", size=20)
 
@@ -31,6 +33,8 @@ def filled(template: frames.Template, opaque: int) -> Command:
             struct.pack_into(">I", data, at, opaque)
         elif kind == "opaque":
             data[at : at + 9] = b"%09d" % opaque
+        elif kind == "born":
+            data[at : at + 13] = b"1795721763695"
     return decode(bytes(data))
 
 
@@ -80,8 +84,36 @@ def test_what_is_no_send_is_refused() -> None:
         frames.frame_named("made:nonsense")
 
 
+RECORDED = [name for name in frames.names() if not name.startswith("made:")]
+
+
+def test_each_client_was_recorded_with_sends() -> None:
+    assert {name.partition(":")[0] for name in RECORDED} == {*CLIENTS} and len(RECORDED) > 150
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_recorded_sends_keep_all_but_what_counts(client: str) -> None:
+    """Real frames: in each, only what the load generator counts, and the names, are others afterwards."""
+    changed = {*frames.LONG_NAMES, *frames.LONG_NAMES.values()}
+    for name in (name for name in RECORDED if name.startswith(f"{client}:")):
+        data = frames.frame_named(name)
+        made = frames.template(data, frames.Target("other"))
+        before, after = decode(data), filled(made, 123_456_789)
+        kept = {key: value for key, value in before.ext.items() if key not in changed}
+        assert kept.items() <= after.ext.items() and list(before.ext) == list(after.ext)
+        assert (after.code, after.opaque, after.body) == (before.code, 123_456_789, before.body)
+        assert props_of(after) == props_of(before) and (after.ext.get("b") or after.ext["topic"]) == "other"
+        keys = re.search(r"UNIQ_KEY\x01[0-9A-Fa-f]{12}", props_of(before)) is not None
+        assert len(made.holes) == 3 + keys and ("key" in dict(made.holes)) is keys
+
+
+def props_of(command: Command) -> str:
+    """The properties as they were sent."""
+    return command.ext.get("i") or command.ext.get("properties", "")
+
+
 def test_each_row_names_a_frame_that_is_there() -> None:
     named = {row.frame for row in ROWS if row.frame}
-    assert len(named) > 5 and named <= {*frames.names()}
+    assert len(named) > 10 and named <= {*frames.names()}
     for name in named:
         assert frames.template(frames.frame_named(name), TARGET).holes
