@@ -16,7 +16,7 @@ from perseid.wire.headers.pop import (
     PopMessageResponse,
 )
 from perseid.wire.names import RETRY_PREFIX
-from perseid.wire.pop import Handle, parse_handle, parse_info, retry_of
+from perseid.wire.pop import CK_TAG, Handle, parse_handle, parse_info, retry_of
 from perseid.wire.record import Record, decode_all
 
 from .harness import Rig, records
@@ -119,6 +119,11 @@ def bodies(popped: list[Popped]) -> list[bytes]:
 def revive_log(rig: Rig) -> list[tuple[str, dict[str, Any]]]:
     """Tag and body of each message of the revive log."""
     return [(r.tag or "", json.loads(r.body)) for q in range(8) for r in records(rig, REVIVE_TOPIC, q)]
+
+
+def named_acks(rig: Rig) -> list[tuple[str, int, list[int]]]:
+    """Tag, queue and offsets of the acks in the revive log."""
+    return [(tag, body["q"], body.get("aol", [body["ao"]])) for tag, body in revive_log(rig) if tag != CK_TAG]
 
 
 def crash(rig: Rig, root: Path, **settings: Any) -> Rig:

@@ -14,12 +14,14 @@ from perseid.store import consume_queue, index
 from perseid.wire import batch, dledger, record
 from perseid.wire import properties as props
 from perseid.wire.headers.base import to_ext
+from perseid.wire.headers.pop import AckMessageRequest, PopMessageRequest
 from perseid.wire.headers.pull import PullMessageRequest
 from perseid.wire.headers.send import SEND_FIELDS, SendMessageRequest, SendMessageRequestV2, SendMessageResponse
 from perseid.wire.host import Host
 
 CORE = Path(layout.__file__).parent
 V4 = Host(b"\x0a\x00\x00\x01", 0x1F90)
+HEADERS = (SendMessageRequest, SendMessageResponse, PullMessageRequest, PopMessageRequest, AckMessageRequest)
 OF_HEADERS = ("code", "flag", "language", "opaque", "version", "serializeTypeCurrentRPC", "extFields", "true", "false")
 """Names in the header of a frame itself, and what its fields say."""
 
@@ -71,7 +73,7 @@ def test_names_in_the_core_are_the_wires() -> None:
     """Each text of letters that the core compares with is a property, a field of a header, or of its ext fields."""
     fields = {
         field.encode_name
-        for header in (SendMessageRequest, SendMessageResponse, PullMessageRequest)
+        for header in HEADERS
         for field in msgspec.structs.fields(header)
     }
     known = fields | {ACCESS_KEY, SIGNATURE, UNIQUE_KEY_QUERY}

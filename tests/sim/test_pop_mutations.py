@@ -11,6 +11,7 @@ import pytest
 from perseid.base.machine import Millis
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.metadata.topics import TopicConfig
+from perseid.broker.pop.gathered import Gathered
 from perseid.broker.pop.requests import PopRequests
 from perseid.broker.pop.service import Open, PopService
 from perseid.broker.produce.appender import Appender
@@ -83,10 +84,12 @@ def one_ack_of_a_turn_written(patch: pytest.MonkeyPatch) -> None:
     """Of the acks of a checkpoint that share a turn all are answered, and the first one alone is written."""
     real = PopService._write_gathered
 
-    def write(self: PopService, queue_id: int, rows: list[tuple[Request, Ack]]) -> None:
-        real(self, queue_id, rows[:1])
-        for request, _ in rows[1:]:
-            self._turn.reply(request, Reply())
+    def write(self: PopService, queue_id: int, gathered: Gathered) -> None:
+        real_joined = gathered.joined
+        with pytest.MonkeyPatch.context() as within:
+            first = real_joined._replace(offsets=real_joined.offsets[:1])
+            within.setattr(Gathered, "joined", property(lambda self: first))
+            real(self, queue_id, gathered)
 
     patch.setattr(PopService, "_write_gathered", write)
 

@@ -38,7 +38,6 @@ from perseid.broker.pop.assignment import AssignmentRequests
 from perseid.broker.pop.capability import capability as pop_capability
 from perseid.broker.pop.modes import MODES_PATH
 from perseid.broker.pop.order import ORDER_PATH
-from perseid.broker.pop.requests import PopRequests
 from perseid.broker.produce.replies import ReplyRequests
 from perseid.broker.produce.send import SendRequests
 from perseid.broker.produce.send_back import SendBackRequests
@@ -225,11 +224,7 @@ def _pop(p: Parts) -> Capability:
     return pop_capability(
         p.turn, p.roles, p.holds, p.pop,
         (
-            PopRequests(
-                turn=p.turn, settings=p.settings, reads=p.store.reads, topics=p.topics, groups=p.groups,
-                appender=p.appender, consumers=p.consumers, holds=p.holds, fetches=p.fetches,
-                stats=p.stats, random=p.random, pop=p.pop,
-            ),
+            p.pop_requests,
             PopAckRequests(
                 turn=p.turn, settings=p.settings, reads=p.store.reads,
                 queues=p.store.queues, topics=p.topics, offsets=p.offsets,

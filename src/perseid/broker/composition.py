@@ -47,6 +47,7 @@ from perseid.broker.lite.requests import LiteRequests
 from perseid.broker.lite.service import LitePorts, LiteService
 from perseid.broker.metadata.groups import SubscriptionGroupTable
 from perseid.broker.metadata.topics import TopicTable
+from perseid.broker.pop.requests import PopRequests
 from perseid.broker.pop.service import PopPorts, PopService
 from perseid.broker.pop.topic_routes import Routes
 from perseid.broker.produce.admission import Admission
@@ -239,11 +240,17 @@ class Parts:
             offsets=self.offsets, consumers=self.consumers, holds=self.holds, fetches=self.fetches, stats=self.stats,
             replicas=self.replicas,
         )
+        self.pop_requests = PopRequests(
+            turn=self.turn, settings=self.settings, reads=self.store.reads, topics=self.topics, groups=self.groups,
+            appender=self.appender, consumers=self.consumers, holds=self.holds, fetches=self.fetches,
+            stats=self.stats, random=self.random, generation=self.generation, pop=self.pop,
+        )
         self.quick = QuickSends(
             SendPorts(
                 turn=self.turn, settings=self.settings, store=self.store, topics=self.topics, holds=self.holds,
                 stats=self.stats, durability=self.durability, answers=self.answers, roles=self.roles,
                 mappings=self.mappings, transactions=self.transactions, timers=self.timers, pulls=self.pulls,
+                pops=self.pop_requests,
                 generation=self.generation, dispatch=self.dispatch, gate=self.gate, pop_topic=self.pop.topic,
                 roads=self.roads,
             )

@@ -4,6 +4,7 @@
     (the plain sends of a turn)
     scan ← properties (of stored records, by name) ← conditions (what SQL92 expressions are made of)
     scan, properties ← pulls (which pull it is, and the records that answer it)
+    scan ← pops (which request of POP it is, and acknowledgements of one checkpoint)
     batch ← records (the records that a slave was sent)
     batch ← redirects (sends with a time of their own, and halves, too) and deliveries (those whose time has come)
     deliveries ← commits (halves that their producers commit)
@@ -36,6 +37,7 @@ from perseid.core import (  # noqa: F401  # by their names, below
     entries,
     items,
     messages,
+    pops,
     properties,
     pulls,
     records,
@@ -64,6 +66,7 @@ class Core(NamedTuple):
     properties: ModuleType
     conditions: ModuleType
     pulls: ModuleType
+    pops: ModuleType
     records: ModuleType
     entries: ModuleType
     stored: ModuleType

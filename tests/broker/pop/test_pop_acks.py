@@ -22,6 +22,7 @@ from broker.pops import (
     change,
     change_header,
     crash,
+    named_acks,
     pop,
     pop_header,
     read_pop,
@@ -32,7 +33,7 @@ from perseid.broker.pop.service import PopService
 from perseid.store.config import SYNC_FLUSH
 from perseid.store.results import AppendRefused, PutStatus
 from perseid.wire import pop as wire
-from perseid.wire.pop import BatchAck
+from perseid.wire.pop import Ack, BatchAck
 
 
 def acks(found: list[Popped]) -> list[tuple[int, object]]:
@@ -43,11 +44,6 @@ def codes(rig: Rig, opaques: list[int]) -> list[int | None]:
     """Of the answers; None: there is none yet."""
     answers = [rig.answer(opaque) for opaque in opaques]
     return [None if answer is None else answer.code for answer in answers]
-
-
-def named(rig: Rig) -> list[tuple[str, int, list[int]]]:
-    """Tag, queue and offsets of the acks in the revive log."""
-    return [(tag, body["q"], body.get("aol", [body["ao"]])) for tag, body in revive_log(rig) if tag != wire.CK_TAG]
 
 
 def one_queue(root: Path, count: int, **settings: object) -> Rig:
@@ -62,7 +58,7 @@ def test_one_record_stands_for_all_of_a_checkpoint(tmp_path: Path) -> None:
     first, second = pop(rig), pop(rig)
     assert [len(first), len(second)] == [32, 8]
     assert codes(rig, rig.tell_all(acks(first[:31] + second[:1] + first[3:5]))) == [0] * 34
-    assert named(rig) == [("bAck", 0, list(range(31))), ("ack", 0, [32])]
+    assert named_acks(rig) == [("bAck", 0, list(range(31))), ("ack", 0, [32])]
     rig.until(NOW + INVISIBLE_MS)
     assert bodies(pop(rig)) == [b"m31", *(b"m%d" % n for n in range(33, 40))]
 
@@ -92,7 +88,7 @@ def test_more_than_a_checkpoint_holds(tmp_path: Path) -> None:
     rig = one_queue(tmp_path, 3)
     found = pop(rig)
     assert codes(rig, rig.tell_all(acks(found[:1] * 40 + found[1:]))) == [0] * 42
-    assert [len(offsets) for _, _, offsets in named(rig)] == [1, 2]
+    assert [len(offsets) for _, _, offsets in named_acks(rig)] == [1, 2]
     assert len(rig.parts.pop) == 0
 
 
@@ -106,7 +102,7 @@ def test_who_asks_after_an_ack_of_the_same_read_hears_of_it(tmp_path: Path) -> N
     opaques = rig.tell_all([(ACK, ack_header(a)), (CHANGE, change_header(a, SECOND)), (ACK, ack_header(b))])
     assert codes(rig, opaques) == [0, 208, 0]
     assert rig.ask(BATCH_ACK, None, body).code == 0
-    assert named(rig) == [("ack", 0, [0]), ("ack", 0, [1])], "the batch has nothing to say any more"
+    assert named_acks(rig) == [("ack", 0, [0]), ("ack", 0, [1])], "the batch has nothing to say any more"
     rig.until(NOW + INVISIBLE_MS)
     assert bodies(pop(rig)) == [c.body]
 
@@ -142,16 +138,16 @@ def test_who_loses_its_role_in_the_same_turn_writes_none(tmp_path: Path, monkeyp
     rig = one_queue(tmp_path, 2)
     found = pop(rig)
     service = rig.parts.pop
-    gather = service.gather
+    gathered = service._write_full
 
-    def last(*arguments: object) -> None:
-        gather(*arguments)  # type: ignore[arg-type]
-        if arguments[1].offsets == (1,):  # type: ignore[attr-defined]
+    def last(ack: Ack, queue_id: int) -> None:
+        gathered(ack, queue_id)
+        if ack.offsets == (1,):
             rig.parts.roles.become(master=False)
 
-    monkeypatch.setattr(service, "gather", last)
+    monkeypatch.setattr(service, "_write_full", last)
     assert codes(rig, rig.tell_all(acks(found))) == [2, 2]
-    assert named(rig) == []
+    assert named_acks(rig) == []
 
 
 def test_another_time_in_the_moment_of_the_pop_is_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

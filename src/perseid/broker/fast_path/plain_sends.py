@@ -23,6 +23,7 @@ from perseid import core
 from perseid.base.errors import RemoteProtocolError
 from perseid.base.machine import Buffer, Millis
 from perseid.broker.fast_path.core_turns import MAX_TARGETS, CorePorts, CoreTurn, count_sends
+from perseid.broker.fast_path.quick_pops import QuickPops
 from perseid.broker.fast_path.quick_pulls import QuickPulls
 from perseid.broker.fast_path.signers import CODES, NOBODY, Signers
 from perseid.broker.fast_path.why_not import (
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from perseid.broker.kernel.request import Connection
     from perseid.broker.kernel.roads import Roads
     from perseid.broker.kernel.roles import Roles
+    from perseid.broker.pop.requests import PopRequests
     from perseid.broker.scheduled.timers import TimerService
     from perseid.broker.static_topics.mappings import TopicMappings
     from perseid.broker.transactions.service import TransactionService
@@ -90,6 +92,7 @@ class SendPorts(CorePorts):
     transactions: TransactionService
     timers: TimerService
     pulls: PullRequests
+    pops: PopRequests
     generation: Generation
     dispatch: Dispatch
     roads: Roads
@@ -180,6 +183,11 @@ class CoreSends(CoreTurn):
         self._batch: RedirectingBatch = batch
         self._signers = None if ports.gate is None else Signers(ports.gate, ports.dispatch, compiled)
         self._pulls = QuickPulls(ports.pulls, ports.generation, ports.mappings, compiled, self._signers, ports.roads)
+        self._pops: QuickPops | None = None
+        if ports.gate is None:
+            self._pops = QuickPops(
+                ports.pops, ports.store.queues, ports.generation, ports.mappings, compiled, ports.roads
+            )
         self._names: dict[tuple[str, int], CoreTarget] = {}
         """Of the sends that are redirected: their targets are but names."""
         self._timer_target: CoreTarget | None = None
@@ -212,6 +220,13 @@ class CoreSends(CoreTurn):
                 if at != begin:
                     at = self._take(conn, data, at)
                     continue
+            pops = self._pops if not may_be_pull and QuickPops.may_be(data, at) else None
+            if pops is not None:
+                self.settle()
+                begin, at = at, pops.take(conn, data, at)
+                if at != begin:
+                    at = self._take(conn, data, at)
+                    continue
             command, end = decode_at(view, at)
             if command.code == RequestCode.END_TRANSACTION and command.is_oneway:  # it is done at the turn's end
                 yield command
@@ -224,6 +239,8 @@ class CoreSends(CoreTurn):
                 yield command
                 if key:
                     self._pulls.learn(key, conn, command)
+                if pops is not None and pops.key:
+                    pops.learn(conn, command)
                 at = end
             at = self._take(conn, data, at)
 

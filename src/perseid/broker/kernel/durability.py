@@ -133,6 +133,18 @@ class Durability:
         other nodes, as one."""
         self.acks.wait_frames(self._store.appends.end, self._turn.now, self._most_wait_ms, answers, count)
 
+    def confirm_frames(self, conn: ConnId, answers: bytes, count: int, end_offset: int | None) -> None:
+        """Let frames leave that answer `count` requests of one connection, when what ends at `end_offset` is as durable
+        as the mode promises; None: what earlier requests stored, all of the log."""
+        if end_offset is None and self.ready >= self._store.log.end:
+            self._turn.write(conn, answers)
+        elif not self.waits:
+            self._stats.put_took(0, count)
+            self._turn.write(conn, answers)
+        else:
+            end = self._store.log.end if end_offset is None else end_offset
+            self.acks.wait_frames(end, self._turn.now, self._most_wait_ms, [(conn, answers)], count)
+
     def wait_from_now_on(self) -> None:
         """Acknowledgements wait for nodes from now on (an operator asked for it)."""
         self.waits = self.acks.for_nodes = True
@@ -203,5 +215,6 @@ class Durability:
             self._turn.reply(late.request, late.reply)
         for conn, frames in late.frames:
             for sent in wire.decode_each(frames):
-                header = sent.header(SendMessageResponse)
-                self._turn.write(conn, wire.encode_response(sent.opaque, code, header))
+                header = sent.header(SendMessageResponse) if sent.ext else None  # a send's, or an acknowledgement's
+                why = None if header is not None or code != ResponseCode.SYSTEM_ERROR else remark
+                self._turn.write(conn, wire.encode_response(sent.opaque, code, header, remark=why))

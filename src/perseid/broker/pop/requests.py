@@ -19,6 +19,7 @@ from perseid.broker.consume.held_pops import ALL_QUEUES
 from perseid.broker.consume.pull import COMPENSATE_MS, MAX_BYTES, MAX_SUSPEND_MS
 from perseid.broker.consume.sql92 import SqlError
 from perseid.broker.kernel.asks import GET, SUB, each, of_group, of_topic
+from perseid.broker.kernel.generation import Generation
 from perseid.broker.kernel.ports import Counts
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.route import OnSlave, Route
@@ -101,6 +102,7 @@ class PopRequests:
     fetches: Fetches
     stats: Counts
     random: Random
+    generation: Generation
     pop: PopService
 
     def routes(self) -> tuple[Route, ...]:
@@ -112,6 +114,7 @@ class PopRequests:
                 self.pop_message,
                 on_slave=OnSlave.REFUSED,
                 on_vip=False,
+                keeps_checks=True,
                 asks=each(of_group(SUB), of_topic(SUB)),
             ),
             Route(
@@ -252,6 +255,7 @@ class PopRequests:
             sub_version=self.turn.now, expression_type=kind or subscription_filter.TAG,
         )  # fmt: skip
         consumers.compensate(name, subscription)
+        self.generation.rise()  # pulls without a subscription of their own look at it
 
     # ---- popping ----
 

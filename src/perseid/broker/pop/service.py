@@ -37,16 +37,17 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from perseid.base.deadlines import soonest
+from perseid.base.errors import RequestRefused
 from perseid.base.machine import Millis
 from perseid.broker.kernel import messages
 from perseid.broker.kernel.durability import Nodes
 from perseid.broker.kernel.request import Reply, Request
 from perseid.broker.kernel.settings import Settings
 from perseid.broker.kernel.turn import Turn
+from perseid.broker.pop.gathered import Gathered, Run
 from perseid.broker.pop.modes import RequestModes
 from perseid.broker.pop.open import Open, ReviveQueue
 from perseid.broker.pop.order import ConsumeOrder
@@ -58,6 +59,7 @@ from perseid.wire import pop
 from perseid.wire import properties as props
 from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import ResponseCode
+from perseid.wire.command import decode_each, encode_response
 from perseid.wire.names import RETRY_PREFIX, REVIVE_GROUP, revive_topic
 from perseid.wire.pop import Ack, Checkpoint, Key
 from perseid.wire.record import Message, Record
@@ -133,7 +135,7 @@ class PopService:
         """Records of our own that are not taken up yet, by queue and offset; with a checkpoint, the next position."""
         self._told: dict[Key, set[int]] = {}
         """What acks of our own name that are not taken up yet: it stands before all that is written now."""
-        self._gathered: dict[tuple[Key, int], list[tuple[Request, Ack]]] = {}
+        self._gathered: dict[tuple[Key, int], Gathered] = {}
         """Acknowledgements of this turn, by checkpoint and revive queue."""
         self._writes = self._leads = False
         self._alone = True
@@ -187,9 +189,9 @@ class PopService:
         self.order.forget()
 
     def _forget(self) -> None:
-        for request, _ in chain(*self._gathered.values()):
+        for one in self._gathered.values():
             why = "the broker is no master any more: the message is shown again"
-            self._turn.reply(request, Reply(ResponseCode.SYSTEM_BUSY, remark=why))
+            self._refuse(one, RequestRefused(ResponseCode.SYSTEM_BUSY, why))
         for table in (self._queues, self._open, self._due, self._positions, self._fresh, self._told, self._gathered):
             table.clear()
         self._leads = self.loaded = False
@@ -423,9 +425,32 @@ class PopService:
     def gather(self, request: Request, ack: Ack, queue_id: int) -> None:
         """Let a request's acknowledgement of a message wait for others of its checkpoint, until the end of the turn at
         the latest; the request is answered then."""
-        rows = self._gathered.setdefault((ack.key, queue_id), [])
-        rows.append((request, ack))
-        if len(rows) >= pop.MAX_MESSAGES:
+        self._gather(ack, queue_id).add(request, ack.offsets)
+        self._write_full(ack, queue_id)
+
+    def gather_run(self, ack: Ack, queue_id: int, run: Run) -> None:
+        """The same for several acknowledgements of one checkpoint, whose answers are made already."""
+        self._gather(ack, queue_id).add_run(run)
+        self._write_full(ack, queue_id)
+
+    def room(self, ack: Ack, queue_id: int) -> int:
+        """How many more acknowledgements of a checkpoint fit into one record."""
+        found = self._gathered.get((ack.key, queue_id))
+        return pop.MAX_MESSAGES - (0 if found is None else found.count)
+
+    def left_of(self, key: Key) -> list[int] | None:
+        """The messages of an open checkpoint that are out; None when none is known by this name."""
+        found = self._open.get(key)
+        return None if found is None or found.checkpoint is None else found.left
+
+    def _gather(self, ack: Ack, queue_id: int) -> Gathered:
+        found = self._gathered.get((ack.key, queue_id))
+        if found is None:
+            found = self._gathered[ack.key, queue_id] = Gathered(ack)
+        return found
+
+    def _write_full(self, ack: Ack, queue_id: int) -> None:
+        if self._gathered[ack.key, queue_id].count >= pop.MAX_MESSAGES:
             self._write_gathered(queue_id, self._gathered.pop((ack.key, queue_id)))
 
     def settle(self) -> None:
@@ -433,24 +458,28 @@ class PopService:
         if not self._gathered:
             return
         gathered, self._gathered = self._gathered, {}
-        for (_, queue_id), rows in gathered.items():
-            self._write_gathered(queue_id, rows)
+        for (_, queue_id), one in gathered.items():
+            self._write_gathered(queue_id, one)
 
-    def _write_gathered(self, queue_id: int, rows: list[tuple[Request, Ack]]) -> None:
-        ack = rows[0][1]
-        if len(rows) > 1:
-            ack = ack._replace(offsets=tuple({each.offsets[0]: None for _, each in rows}), batch=True)
+    def _write_gathered(self, queue_id: int, gathered: Gathered) -> None:
         try:
-            stored = self.acknowledge(ack, queue_id)
+            stored = self.acknowledge(gathered.joined, queue_id)
         except AppendRefused as refused:
-            why = self._appender.refusal(refused)
-            for request, _ in rows:
-                self._turn.reply(request, Reply(why.code, remark=why.remark))
+            self._refuse(gathered, self._appender.refusal(refused))
             return
-        for request, _ in rows:
-            reply = self._appender.confirm(request, Reply(), stored)
-            if reply is not None:
-                self._turn.reply(request, reply)
+        for one in gathered.waiting:
+            if isinstance(one, Run):
+                self._appender.confirm_frames(one.conn, one.answers, one.requests, stored)
+            elif (reply := self._appender.confirm(one, Reply(), stored)) is not None:
+                self._turn.reply(one, reply)
+
+    def _refuse(self, gathered: Gathered, why: RequestRefused) -> None:
+        for one in gathered.waiting:
+            if isinstance(one, Run):
+                for answer in decode_each(one.answers):
+                    self._turn.write(one.conn, encode_response(answer.opaque, why.code, remark=why.remark))
+            else:
+                self._turn.reply(one, Reply(why.code, remark=why.remark))
 
     def waits_for(self, key: Key, offsets: tuple[int, ...], revive_time: Millis) -> bool:
         """Is any of the messages out, as far as that can be known? One that this broker handed out itself, and knows

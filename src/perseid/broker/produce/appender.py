@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from perseid.base.errors import RequestRefused
+from perseid.base.machine import ConnId
 from perseid.broker.kernel import messages
 from perseid.broker.kernel.durability import Durability
 from perseid.broker.kernel.ports import Counts
@@ -144,6 +145,11 @@ class Appender:
         if stored is None:
             return self._durability.confirm(request, reply)
         return self.acknowledge(request, reply, stored.physical_offset + stored.size, wait=True)
+
+    def confirm_frames(self, conn: ConnId, answers: bytes, count: int, stored: Appended | None) -> None:
+        """The same for `count` requests of a connection, whose answers are frames already: they leave when they may."""
+        end = None if stored is None else stored.physical_offset + stored.size
+        self._durability.confirm_frames(conn, answers, count, end)
 
 
 class Timers(Protocol):
