@@ -57,7 +57,8 @@ PIECES = [
     "DELAY\x012", "DELAY\x010", "DELAY\x01-1", "DELAY\x01x", "DELAY\x0199", "TIMER_DELAY_SEC\x013",
     "TIMER_DELIVER_MS\x015", "TRAN_MSG\x01true", "TRAN_MSG\x01false", "POP_CK\x01x", "INNER_NUM\x013",
     "MSG_REGION\x01mine", "TRACE_ON\x01false", "CLUSTER\x01mine", "RETRY_TOPIC\x01Plain", "\x7f\x01\x1f",
-    "_SYS_MSG_PRIORITY_\x012", "quote\x01\"\\", "__SHARDINGKEY\x01s",
+    "_SYS_MSG_PRIORITY_\x012", "_SYS_MSG_PRIORITY_\x01+1", "_SYS_MSG_PRIORITY_\x019999999999", "DELAY\x01018",
+    "MSG_REGION\x01DefaultRegion", "CLUSTER\x01", "DELAY\x01000000000001", "quote\x01\"\\", "__SHARDINGKEY\x01s",
 ]  # fmt: skip
 
 
@@ -69,6 +70,8 @@ CHANGES = re.compile(rb'"counter":[0-9]+,')
 HALF = "TRAN_MSG\x01true"
 HALVES = [HALF + "\x02PGROUP\x01p", HALF + "\x02PGROUP\x01p", HALF]
 TIMES = ["TIMER_DELIVER_MS\x01{later}", "TIMER_DELAY_MS\x01{wait}", "TIMER_DELAY_SEC\x012"]
+LEVELS = ["DELAY\x011", "DELAY\x012", "DELAY\x01400", "_SYS_MSG_PRIORITY_\x011", "_SYS_MSG_PRIORITY_\x0199"]
+EDITED = ["POP_CK\x010 1 2", "MSG_REGION\x01elsewhere\x02v\x012\x02CLUSTER\x01C"]
 TIME_PIECES = [
     "TIMER_DELIVER_MS\x01{later}", "TIMER_DELIVER_MS\x019999999999999", "TIMER_DELAY_MS\x01+5", "TIMER_DELAY_MS\x010",
     "TIMER_DELAY_SEC\x0199999999999999999999", "TIMER_OUT_MS\x015", "REAL_TOPIC\x01Other", "REAL_QID\x012",
@@ -77,6 +80,11 @@ TIME_PIECES = [
 ]  # fmt: skip
 
 
+KINDS = {
+    "TIMER_D": "timed send", "TRAN_MSG": "half", "DELAY": "delayed", "_PRIORITY_": "priority", "POP_CK": "edited",
+    "MSG_REGION": "edited",
+}  # fmt: skip
+"""Of sends, by a part of a property's name."""
 GROUP = "a group"
 ALONE = RaftConfig(
     peers="n0-10.0.0.9:1", mapped_file_size_for_entry_data=1 << 20, mapped_file_size_for_entry_index=32 * 1_000
@@ -157,7 +165,7 @@ class Stream:
     def timed(self, properties: str, tame: bool) -> str:
         """The properties, and a time that they ask for, or that of a half."""
         random = self.random
-        known = [*HALVES, *TIMES]
+        known = [*HALVES, *HALVES, *TIMES, *LEVELS, *EDITED]
         pieces = [random.choice(known)] if tame else random.choices([*known, *TIME_PIECES], k=random.randint(1, 3))
         later, wait = self.now + random.randint(1, 9_000), random.randint(1, 9_000)
         text = "".join(f"{piece}\x02" for piece in pieces).format(later=later, wait=wait, n=self.n)
@@ -179,7 +187,7 @@ class Stream:
             properties=self.properties(tame),
             reconsume_times=random.choice([0, 0, 0, 3]),
         )
-        if random.random() < 0.2:
+        if random.random() < 0.3:
             header.properties = self.timed(header.properties, tame)
             header.sys_flag = random.choice([header.sys_flag, 4]) if HALF in header.properties else header.sys_flag
         if not tame:
@@ -268,7 +276,7 @@ class Stream:
         kind = random.randrange(10)
         if kind == 0:
             return self.frame(215, {"topic": random.choice(["Plain", "Other"])})
-        if kind == 1:
+        if kind == 1 and self.holds:  # settings change at the end of a turn, so by how frames are cut into reads
             closed = f"startAcceptSendRequestTimeStamp={self.now + 5}"
             text = random.choice(["brokerPermission=4", "brokerPermission=6", "brokerPermission=6", closed])
             return self.frame(25, None, text.encode())
@@ -354,7 +362,8 @@ def vars_of(rig: Rig) -> dict[str, object]:
 
 
 def kind_of_send(properties: str) -> str:
-    return "timed send" if "TIMER_D" in properties else "half" if "TRAN_MSG" in properties else "send"
+    """The first one that its properties say, of those that are taken each in a way of its own."""
+    return next((kind for name, kind in KINDS.items() if name in properties), "send")
 
 
 def watch(rig: Rig, monkeypatch: pytest.MonkeyPatch, told: Callable[[command.Command, bool], None]) -> None:

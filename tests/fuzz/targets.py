@@ -565,6 +565,8 @@ def _requests() -> list[bytes]:
     pieces = (
         "", "TAGS\x01a\x02", "KEYS\x01k l\x02TAGS\x01b\x02", "WAIT\x01true\x02", "DELAY\x012\x02",
         "TRAN_MSG\x01true\x02PGROUP\x01g\x02", "TIMER_DELAY_MS\x013000\x02", "TIMER_DELAY_SEC\x012\x02TAGS\x01b\x02",
+        "TAGS\x01b\x02DELAY\x0140\x02REAL_QID\x012\x02", "_SYS_MSG_PRIORITY_\x011\x02KEYS\x01k\x02",
+        "POP_CK\x010 1\x02CLUSTER\x01mine\x02TAGS\x01a\x02TRACE_ON\x01f\x02",
     )  # fmt: skip
     reads = []
     for code, kind in ((310, SendMessageRequestV2), (10, SendMessageRequest)):

@@ -249,10 +249,9 @@ class Parts:
             SendPorts(
                 turn=self.turn, settings=self.settings, store=self.store, topics=self.topics, holds=self.holds,
                 stats=self.stats, durability=self.durability, answers=self.answers, roles=self.roles,
-                mappings=self.mappings, transactions=self.transactions, timers=self.timers, pulls=self.pulls,
-                pops=self.pop_requests,
-                generation=self.generation, dispatch=self.dispatch, gate=self.gate, pop_topic=self.pop.topic,
-                roads=self.roads,
+                mappings=self.mappings, transactions=self.transactions, timers=self.timers, delays=self.delay,
+                pulls=self.pulls, generation=self.generation, dispatch=self.dispatch, gate=self.gate,
+                pop_topic=self.pop.topic, pops=self.pop_requests, roads=self.roads,
             )
         )
         self.intake = Intake(

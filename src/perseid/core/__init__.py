@@ -7,6 +7,7 @@
     scan ← pops (which request of POP it is, and acknowledgements of one checkpoint)
     batch ← records (the records that a slave was sent)
     batch ← redirects (sends with a time of their own, and halves, too) and deliveries (those whose time has come)
+    redirects ← edits (sends whose properties change) ← levels (sends with a delay level or a priority)
     deliveries ← commits (halves that their producers commit)
     scan ← entries (the entries of a Raft group, on disk and in a push)
     scan ← stored (where a record's parts stand) ← columns (the records of a segment, or of a pull's answer, as columns)
@@ -34,8 +35,10 @@ from perseid.core import (  # noqa: F401  # by their names, below
     commits,
     conditions,
     deliveries,
+    edits,
     entries,
     items,
+    levels,
     messages,
     pops,
     properties,
@@ -61,6 +64,8 @@ class Core(NamedTuple):
     sends: ModuleType
     batch: ModuleType
     redirects: ModuleType
+    edits: ModuleType
+    levels: ModuleType
     deliveries: ModuleType
     commits: ModuleType
     properties: ModuleType

@@ -83,8 +83,10 @@ cdef class Batch(SendReader):
     cdef Py_ssize_t _put_record(
         self, Target target, Py_ssize_t size, Py_ssize_t body, Py_ssize_t end, unsigned int crc
     ) noexcept
-    @cython.locals(at=Py_ssize_t, code=cython.longlong)
+    @cython.locals(at=Py_ssize_t)
     cdef Py_ssize_t _put_unit(self, Target target, Py_ssize_t size) noexcept
+    @cython.locals(code=cython.longlong)
+    cdef long long _tag_code(self) noexcept
     @cython.locals(at=Py_ssize_t, end=Py_ssize_t, seed=cython.uint)
     cdef Py_ssize_t _put_entries(self, Target target) noexcept
     @cython.locals(at=Py_ssize_t)

@@ -388,8 +388,12 @@ class Batch(SendReader):
     def _put_unit(self, target: Target, size: int) -> int:
         at = _put_long(target.space, target.count * UNIT_BYTES, self._at)
         at = _put_int(target.space, at, size)
-        code = _hash(self._q, self._tag_at, self._tag_end, 0)  # 0 when there is no tag
-        return _put_long(target.space, at, (code ^ SIGN) - SIGN)  # signed
+        return _put_long(target.space, at, self._tag_code())
+
+    def _tag_code(self) -> int:
+        """The signed hash of the tag; 0 when there is none."""
+        code = _hash(self._q, self._tag_at, self._tag_end, 0)
+        return (code ^ SIGN) - SIGN
 
     def _put_entries(self, target: Target) -> int:
         """As `store.dispatch.key_hashes`: the unique key, each of the keys, the tag as `T#tag`."""

@@ -24,6 +24,8 @@ INDEXED_TAG = "T#"
 PLAIN_SYS_FLAGS = SYS_COMPRESSED | SYS_COMPRESSION_MASK
 """Compressed, and how: what a plain message may say of itself."""
 
+ADDED_BYTES = 200
+"""Of the properties that a redirected send gets, at most, but for its unique key and the broker's own."""
 MAX_TEXT_BYTES = 1 << 16
 """Of the values that a request's signature is of; one with more is left to the gate."""
 APART = -1

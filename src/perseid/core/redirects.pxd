@@ -34,6 +34,8 @@ cdef class Sends(Batch):
     cdef bint _is_reserved_name(self, Py_ssize_t at, Py_ssize_t size) noexcept
     @cython.locals(target=Target)
     cdef Target _target(self)
+    @cython.locals(target=Target)
+    cdef Target _name_of_send(self)
     @cython.locals(n=Py_ssize_t)
     cdef int _append_own(self) noexcept
     cdef bint _put(self, Target target, Py_ssize_t body, Py_ssize_t end) except -1

@@ -13,7 +13,7 @@ would have it, with three more properties. Whatever is unusual about it is left 
 from __future__ import annotations
 
 from perseid.core.batch import Batch, Target
-from perseid.core.layout import PLAIN_SYS_FLAGS
+from perseid.core.layout import ADDED_BYTES, PLAIN_SYS_FLAGS
 from perseid.wire.headers.send import SEND_FIELDS
 from perseid.wire.record import MAX_PROPERTIES_BYTES
 from perseid.wire.record import SYS_TRANSACTION_PREPARED as PREPARED
@@ -24,8 +24,6 @@ SYS_FLAG = [name for _, name, _ in SEND_FIELDS].index("sysFlag")
 """The number of this field."""
 ABSOLUTE = -1
 """In the place of a unit: the number is the time itself."""
-ADDED_BYTES = 200
-"""Of the properties that are put behind, at most, but for the unique key."""
 MAX_HANDLE_BYTES = 1024
 OUT_MS = memoryview(b"TIMER_OUT_MS\x01")
 TRANSACTION_ID = memoryview(b"__transactionId__\x01")
@@ -159,15 +157,19 @@ class Sends(Batch):
         target = None
         if self._unit_ms == 0 and not self._is_half:
             return Batch._target(self)
-        target = self._named(self._names, self._d, self._topic_at, self._topic_end)
-        if target is None or self._rows.get(target.topic) is not target.row:
-            return None
-        if not self._may_order and target.row.order:
+        if self._name_of_send() is None:
             return None
         target = self._half_target if self._is_half else self._timer_target
         if target is None or (target.count == 0 and not self._begin_target(target)):
             return None
         return target
+
+    def _name_of_send(self) -> Target | None:
+        """That of the known names which the send says, when its topic is as it was and may be written to."""
+        target = self._named(self._names, self._d, self._topic_at, self._topic_end)
+        if target is None or self._rows.get(target.topic) is not target.row:
+            return None
+        return target if self._may_order or not target.row.order else None
 
     def _append_own(self) -> None:
         n = 0

@@ -109,7 +109,10 @@ def test_how_frames_are_cut_into_reads_makes_no_difference(tmp_path: Path, seed:
     assert plain.files() == handlers.files()
 
 
-LEAST = {"send": 50, "timed send": 5, "half": 3, "binary send": 3, "batch": 5, "delivered": 5, "commit": 2}
+LEAST = {
+    "send": 50, "timed send": 5, "half": 3, "binary send": 3, "batch": 5, "delivered": 3, "commit": 2, "delayed": 5,
+    "priority": 3, "edited": 3,
+}  # fmt: skip
 """How many of each kind go the quick way at least, with any seed."""
 
 

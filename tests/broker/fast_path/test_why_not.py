@@ -33,12 +33,12 @@ SENDS = {
     WhyNot.CUT_SHORT: send_of(11, properties=f"{KEY}k\x01v"),
     WhyNot.EMPTY_PROPERTY: send_of(11, properties=f"{KEY}k\x01\x02"),
     WhyNot.NO_WAIT: send_of(11, properties=f"{KEY}WAIT\x01false\x02"),
-    WhyNot.DELAYED: send_of(11, properties=f"{KEY}DELAY\x013\x02"),
-    WhyNot.PRIORITY: send_of(11, properties=f"{KEY}_SYS_MSG_PRIORITY_\x011\x02"),
-    WhyNot.CHANGING: send_of(11, properties=f"{KEY}TRACE_ON\x01true\x02"),
+    WhyNot.CHANGING: send_of(11, properties=f"{KEY}INNER_NUM\x013\x02"),
 }
 """A frame for each reason that a client gives."""
 BY_CORE = {
+    WhyNot.DELAYED: send_of(11, properties=f"{KEY}DELAY\x013\x02"),
+    WhyNot.PRIORITY: send_of(11, properties=f"{KEY}_SYS_MSG_PRIORITY_\x011\x02"),
     WhyNot.TIMED: send_of(11, properties=f"{KEY}TIMER_DELAY_SEC\x012\x02"),
     WhyNot.TRANSACTION: send_of(11, properties=f"{KEY}TRAN_MSG\x01true\x02PGROUP\x01p\x02"),
 }
@@ -64,7 +64,7 @@ def test_a_send_goes_the_fast_way_unless_there_is_a_reason(
 
 
 @pytest.mark.parametrize("why", BY_CORE, ids=str)
-def test_times_and_transactions_have_a_reason_where_there_is_no_core(tmp_path: Path, why: WhyNot) -> None:
+def test_sends_of_the_core_alone_have_a_reason_where_there_is_none(tmp_path: Path, why: WhyNot) -> None:
     rig = Rig(tmp_path)
     rig.connect(1)
     rig.handle(Frames(1, send_of(1) + send_of(2)))

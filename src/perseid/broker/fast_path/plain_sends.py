@@ -1,7 +1,7 @@
 """Plain sends, the quick way: one pass from the received bytes to the bytes of the answer.
 
 The ordinary handlers are the reference: what this stores and answers is byte for byte what they would, which a
-differential test holds it to. Whatever is unusual (a first send to a queue, delays, retries, transactions,
+differential test holds it to. Whatever is unusual (a first send to a queue, retries,
 properties that change what is stored, ids that JSON would have to escape) is left to them; without the core
 binary headers too. With SYNC_FLUSH the answers of a read wait together (`acks.wait_frames`); a send that says
 WAIT=false is left to the handler.
@@ -13,7 +13,6 @@ to be signed, the core checks that, too (`signers`); plain Python leaves all to 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from struct import Struct
@@ -23,6 +22,7 @@ from perseid import core
 from perseid.base.errors import RemoteProtocolError
 from perseid.base.machine import Buffer, Millis
 from perseid.broker.fast_path.core_turns import MAX_TARGETS, CorePorts, CoreTurn, count_sends
+from perseid.broker.fast_path.own_topics import REDIRECTED, OwnTopics
 from perseid.broker.fast_path.quick_pops import QuickPops
 from perseid.broker.fast_path.quick_pulls import QuickPulls
 from perseid.broker.fast_path.signers import CODES, NOBODY, Signers
@@ -45,7 +45,6 @@ from perseid.wire.codes import VERSION, RequestCode, Serializer
 from perseid.wire.command import Command, decode_at, decode_each, response_head
 from perseid.wire.headers.base import quote, to_ext
 from perseid.wire.headers.send import SendMessageRequest
-from perseid.wire.names import HALF_TOPIC, TIMER_TOPIC
 from perseid.wire.record import MAX_TOPIC_BYTES
 
 if TYPE_CHECKING:
@@ -59,12 +58,13 @@ if TYPE_CHECKING:
     from perseid.broker.kernel.roads import Roads
     from perseid.broker.kernel.roles import Roles
     from perseid.broker.pop.requests import PopRequests
+    from perseid.broker.scheduled.delay import DelayService
     from perseid.broker.scheduled.timers import TimerService
     from perseid.broker.static_topics.mappings import TopicMappings
     from perseid.broker.transactions.service import TransactionService
     from perseid.core import Core
     from perseid.core.batch import Target as CoreTarget
-    from perseid.core.redirects import Sends as RedirectingBatch
+    from perseid.core.levels import LevelledSends as SendBatch
 
 SEND_HINTS = (b"310", b"10,", b"320")
 """What stands behind `{"code":` in plain sends, at byte 16 of a frame."""
@@ -74,9 +74,6 @@ BINARY_SEND_HINTS = tuple(code.to_bytes(2, "big") for code in HEADERS)
 _pack_prefix = Struct(">II").pack
 
 ONEWAY = 2
-HALF = "TRAN_MSG\x01"
-REDIRECTED = re.compile(f"TIMER_DE|{HALF}")
-"""Stands in the properties of sends that go to a topic of the broker's own."""
 MAX_BROKER_NAME_BYTES = 500
 UNLIMITED = 2_147_483_647
 """The number of messages in one slot that is no limit."""
@@ -91,6 +88,7 @@ class SendPorts(CorePorts):
     mappings: TopicMappings
     transactions: TransactionService
     timers: TimerService
+    delays: DelayService
     pulls: PullRequests
     pops: PopRequests
     generation: Generation
@@ -174,13 +172,14 @@ class CoreSends(CoreTurn):
 
     def __init__(self, ports: SendPorts, compiled: Core) -> None:
         texts, most = answer_texts(ports), ports.store.config.max_message_size
-        batch: RedirectingBatch = compiled.redirects.Sends(
+        batch: SendBatch = compiled.levels.LevelledSends(
             packed_host(ports.settings.store_host), ports.answers.encoded_properties, most, texts,
             binary_answer_texts(ports),
             ports.durability.waits, ports.gate is not None, ports.settings.current.broker_name.encode(),
         )  # fmt: skip
+        batch.set_waits(ports.store.appends.levels)
         super().__init__(ports, compiled, batch)
-        self._batch: RedirectingBatch = batch
+        self._batch: SendBatch = batch
         self._signers = None if ports.gate is None else Signers(ports.gate, ports.dispatch, compiled)
         self._pulls = QuickPulls(ports.pulls, ports.generation, ports.mappings, compiled, self._signers, ports.roads)
         self._pops: QuickPops | None = None
@@ -188,10 +187,7 @@ class CoreSends(CoreTurn):
             self._pops = QuickPops(
                 ports.pops, ports.store.queues, ports.generation, ports.mappings, compiled, ports.roads
             )
-        self._names: dict[tuple[str, int], CoreTarget] = {}
-        """Of the sends that are redirected: their targets are but names."""
-        self._timer_target: CoreTarget | None = None
-        self._half_target: CoreTarget | None = None
+        self._own = OwnTopics(ports, compiled, batch, self.settle)
         self._config: BrokerConfig | None = None
         self._reasons = Properties(waits=ports.durability.waits)
 
@@ -277,15 +273,14 @@ class CoreSends(CoreTurn):
 
     def _seen(self, targets: list[CoreTarget]) -> None:
         super()._seen(targets)
-        if self._timer_target is not None and self._timer_target.count:
-            self._ports.timers.arrived()
+        self._own.arrived()
 
     def _begin(self) -> bool:
         ports = self._ports
         if ports.settings.current is not self._config:
             self._config = ports.settings.current
             self._batch.set_times(ports.timers.timers.wheel.precision_ms, most_delay_ms(ports))
-        if self._half_target is not None:
+        if self._own.takes_halves:
             rejected = ports.settings.current.reject_transaction_message
             self._batch.halves_left = 0 if rejected else ports.transactions.room
         return not_now(ports) is None and super()._begin()
@@ -298,38 +293,11 @@ class CoreSends(CoreTurn):
             return False
         row = self._ports.topics.rows[header.topic]
         learnt = self._signers is not None and self._signers.learn(conn, command, header, header.topic.encode())
+        queue_id = header.queue_id
         if REDIRECTED.search(header.properties):
-            return self._learn_name(header, row) or learnt
-        return self._learn_queue(header.topic, header.queue_id, row) or learnt
-
-    def _learn_name(self, header: SendMessageRequest, row: TopicConfig) -> bool:
-        """The same for a send that goes to a topic of the broker's own."""
-        timer, half = self._own_target(self._timer_target, TIMER_TOPIC), self._own_target(self._half_target, HALF_TOPIC)
-        changed = timer is not self._timer_target or half is not self._half_target
-        if changed:
-            self.settle()  # nothing of this turn may be in a target that is no more
-            self._timer_target, self._half_target = timer, half
-            self._batch.redirect(timer, half)
-        own = half if HALF in header.properties else timer
-        known = self._names.get((header.topic, header.queue_id))
-        if own is None or (known is not None and known.row is row):
-            return changed
-        if len(self._names) >= MAX_TARGETS:
-            self._names.clear()
-        target = self._make(header.topic, header.queue_id, own.queue, row)
-        self._names[target.key] = target
-        self._batch.learn_name(target, MAX_TARGETS)
-        return True
-
-    def _own_target(self, known: CoreTarget | None, topic: str) -> CoreTarget | None:
-        """The target of a topic of the broker's own as it is now; None when there is none yet."""
-        row, queue = self._ports.topics.rows.get(topic), self._ports.store.appends.plain_queues.get((topic, 0))
-        if row is None or queue is None:
-            return None
-        if known is not None and known.row is row and known.queue is queue:
-            return known
-        target: CoreTarget = self._make(topic, 0, queue, row)
-        return target
+            learnt = self._own.learn(header, row) or learnt
+            queue_id = self._own.queue_of(header, row)
+        return self._learn_queue(header.topic, queue_id, row) or learnt
 
 
 class Target:

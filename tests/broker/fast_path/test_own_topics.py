@@ -1,0 +1,63 @@
+"""Sends that the core puts into topics of the broker's own: which service hears of them, and which queue they go to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.harness import Rig
+from broker.streams import send_of, taken
+from perseid.base.machine import Frames
+from perseid.wire.names import SCHEDULE_TOPIC
+from perseid.wire.record import decode
+
+pytestmark = pytest.mark.usefixtures("way")
+
+
+def delayed(n: int, level: str) -> bytes:
+    return send_of(n, properties=f"DELAY\x01{level}\x02UNIQ_KEY\x01ID{n}\x02TAGS\x01a\x02")
+
+
+def test_a_level_hears_of_the_first_message_that_the_core_stores_there(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(tmp_path)
+    rig.connect(1)
+    rig.handle(Frames(1, send_of(1) + delayed(2, "1")))
+    rig.until(rig.now + 2_000)  # nothing waits any more
+    seen = taken(rig, monkeypatch)
+    rig.handle(Frames(1, delayed(3, "1")))
+    assert seen == [way != "plain"]
+    assert rig.parts.store.reads.max_offset("Plain", 0) == 2
+    assert rig.parts.delay.next_deadline() == rig.now + 1_000
+    rig.until(rig.now + 1_000)
+    found = rig.parts.store.reads.read("Plain", 0, 2, 1, 1 << 20)
+    delivered = decode(b"".join(found.buffers))
+    assert delivered.unique_key == "ID3" and delivered.tag == "a" and delivered.props["REAL_TOPIC"] == "Plain"
+
+
+def test_a_level_above_the_highest_is_the_highest(tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(tmp_path)
+    rig.connect(1)
+    rig.handle(Frames(1, send_of(1) + delayed(2, "18")))
+    seen = taken(rig, monkeypatch)
+    rig.handle(Frames(1, delayed(3, "40")))
+    assert seen == [way != "plain"]
+    stored = decode(b"".join(rig.parts.store.reads.read(SCHEDULE_TOPIC, 17, 1, 1, 1 << 20).buffers))
+    assert stored.props["DELAY"] == "18" and stored.unique_key == "ID3"
+
+
+@pytest.mark.parametrize(("priority", "queue"), [("0", 0), ("2", 2), ("9", 3)])
+def test_a_priority_is_a_queue_which_the_answer_says(
+    tmp_path: Path, priority: str, queue: int, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(tmp_path, default_topic_queue_nums=4)
+    rig.connect(1)
+    rig.handle(Frames(1, b"".join(send_of(n, queue_id=n) for n in range(4))))
+    seen = taken(rig, monkeypatch)
+    properties = f"UNIQ_KEY\x01P\x02_SYS_MSG_PRIORITY_\x01{priority}\x02"
+    rig.handle(Frames(1, send_of(9, queue_id=1, properties=properties)))
+    assert seen == [way != "plain"]
+    answer = rig.sent[1][-1]
+    assert (answer.ext["queueId"], answer.ext["queueOffset"]) == (str(queue), "1")
