@@ -110,6 +110,15 @@ class Kept:
         days = sorted({machine["date"] for machine in found})
         return {**found[0], "date": " to ".join(dict.fromkeys((days[0], days[-1])))}
 
+    def keep_figures(self, name: str, figures: Mapping[str, Any]) -> None:
+        """What another program measured, for it to read again."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._path(name).write_text(json.dumps(figures, indent=1) + "\n")
+
+    def figures(self, name: str) -> dict[str, Any] | None:
+        """That; None where it was not measured."""
+        return self.row(name)
+
     def keep_text(self, part: str, text: str) -> None:
         """A part of the page that another program measures."""
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from string import Template
@@ -62,7 +63,10 @@ PART_TITLES = {
     "dledger": "A DLedger group",
     "failover": "A broker set under controllers",
 }
-OTHER_PARTS = {"spark": "`make bench-spark ARGS=--keep`"}
+OTHER_PARTS = {
+    "growth": '`make bench ROWS=growth ARGS="--full --keep --resume"`',
+    "spark": "`make bench-spark ARGS=--keep`",
+}
 """Parts that other programs measure and keep, and how."""
 COLOURS = {JAVA: "#b0553a", CORE: "#2f6f9f", PLAIN: "#9fbdd3", SHARDS: "#5a8f5a", UNSYNCED: "#8a6fae", TUNED: "#c9a227"}
 TABLES = {
@@ -155,6 +159,8 @@ def write_docs(kept: Kept, rows: Sequence[Row]) -> None:
     (DOCS / "img").mkdir(parents=True, exist_ok=True)
     broker = kept.summary(row.name for row in rows if row.part == "broker")
     plot(broker, {**machine, "date": date}, DOCS / "img" / "bench.png")
+    for picture in kept.folder.glob("*.png"):
+        shutil.copy(picture, DOCS / "img" / picture.name)
 
 
 def _cold_words(summary: Summary) -> str:
