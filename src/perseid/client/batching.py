@@ -170,9 +170,22 @@ class Batcher:
                 await self._wait_for_room()
             if self._closed:
                 raise NotStarted("this Producer is being stopped: send before `stop()`")
+        return await self._take(topic, queue, item, call)
+
+    def begin(self, topic: str, queue: MessageQueue | None, item: Item) -> asyncio.Future[SendResult] | None:
+        """As `send`, without a wait: the future of the result; None where `send` would have to wait, or to refuse."""
+        if self._buffer.full or self._closed:
+            return None
+        return self._take(topic, queue, item, None)
+
+    def _take(
+        self, topic: str, queue: MessageQueue | None, item: Item, call: SendCall | None
+    ) -> asyncio.Future[SendResult]:
         future: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
-        self._add(topic, queue, Entry(*item, ITEM_BYTES + len(item.body) + len(item.properties), False, future, call))
-        return await future
+        flag, body, properties, unique_key = item
+        size = ITEM_BYTES + len(body) + len(properties)
+        self._add(topic, queue, Entry(flag, body, properties, unique_key, size, False, future, call))
+        return future
 
     @property
     def collected(self) -> int:

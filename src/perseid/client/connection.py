@@ -17,10 +17,12 @@ import logging
 import os
 import ssl
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeAlias, cast
 
 from perseid.base.errors import RemoteProtocolError
 from perseid.client.errors import ConnectFailed, ConnectionLost, RequestTimeout, ServerRefused, TlsFailed
+from perseid.client.frames import SendTemplate
 from perseid.client.tls import ClientTls, default, why
 from perseid.security.credentials import Credentials
 from perseid.wire import frame
@@ -96,7 +98,25 @@ class Connection(asyncio.Protocol):
             return
         if self._credentials is not None:
             header = self._credentials.sign(header, body)
-        data = encode_request(code, opaque, header, body)
+        self._expect(opaque, encode_request(code, opaque, header, body), timeout_ms, on_reply)
+
+    @property
+    def signs(self) -> bool:
+        """Whether requests are signed: their headers are then known only when they are sent."""
+        return self._credentials is not None
+
+    def begin(
+        self, template: SendTemplate, born_timestamp: int, properties: str, body: bytes, timeout_ms: int
+    ) -> asyncio.Future[Command]:
+        """Send a message by a template, while this is `writable` and does not sign; the answer, whatever its code."""
+        opaque = self._opaque = self._opaque % MAX_OPAQUE + 1
+        future: asyncio.Future[Command] = self._loop.create_future()
+        data = template.frame(opaque, born_timestamp, properties, body)
+        self._expect(opaque, data, timeout_ms, partial(self._settle, future))
+        return future
+
+    def _expect(self, opaque: int, data: Buffer, timeout_ms: int, on_reply: OnReply) -> None:
+        """Send a request, and have its answer given to `on_reply`."""
         deadline = self._loop.time() + timeout_ms / 1000
         self._pending[opaque] = (on_reply, deadline, timeout_ms)
         timer = self._timer
@@ -105,6 +125,15 @@ class Connection(asyncio.Protocol):
                 timer.cancel()
             self._timer = self._loop.call_at(deadline, self._expire)
         self._write(data)
+
+    def _settle(self, future: asyncio.Future[Command], command: Command | None, error: Exception | None) -> None:
+        """Give whoever waits for an answer the answer, or the error."""
+        if future.done():
+            return
+        if command is not None:
+            future.set_result(command)
+        else:
+            future.set_exception(error or ConnectionLost(self.address, "no reason given"))
 
     async def call(
         self, code: int, header: Header = None, body: Buffer = b"", timeout_ms: int = REQUEST_TIMEOUT_MS
@@ -117,16 +146,7 @@ class Connection(asyncio.Protocol):
             except TimeoutError:
                 raise RequestTimeout(self.address, timeout_ms) from None
         future: asyncio.Future[Command] = self._loop.create_future()
-
-        def on_reply(command: Command | None, error: Exception | None) -> None:
-            if future.done():
-                return
-            if command is not None:
-                future.set_result(command)
-            else:
-                future.set_exception(error or ConnectionLost(self.address, "no reason given"))
-
-        self.request(code, header, body, timeout_ms, on_reply)
+        self.request(code, header, body, timeout_ms, partial(self._settle, future))
         return await future
 
     def oneway(self, code: int, header: Header = None, body: Buffer = b"") -> None:

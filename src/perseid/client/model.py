@@ -9,6 +9,8 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple, Protocol, TypeVar
 
+import msgspec
+
 from perseid.client.errors import InvalidBody, InvalidMessage
 from perseid.core import messages
 from perseid.wire import compression, hashing
@@ -31,6 +33,8 @@ CONTENT_TYPE = "contentType"
 MAX_DELAY_LEVEL = 18
 """Levels that brokers have by default."""
 MAX_PRIORITY = 2**31 - 1
+MAX_CHECKED_TOPICS = 4096
+"""Names that were found good, and are not looked at again."""
 _TOPIC_OK = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
 _SEPARATORS = re.compile("[\x01\x02]").search
 
@@ -119,7 +123,10 @@ class Message:
 
     def encode_properties(self, unique_key: str) -> str:
         """The properties as they are sent. Raises `InvalidMessage` for names or values that could not be read back."""
-        parts = [f"UNIQ_KEY\x01{unique_key}\x02WAIT\x01{'true' if self.wait_stored else 'false'}\x02"]
+        first = f"UNIQ_KEY\x01{unique_key}\x02WAIT\x01{'true' if self.wait_stored else 'false'}\x02"
+        if not (self.tag or self.keys or self.properties or self.lite_topic) and not self.delayed:
+            return first if self.priority is None else f"{first}_SYS_MSG_PRIORITY_\x01{self.priority}\x02"
+        parts = [first]
         if self.tag:
             parts.append(f"TAGS\x01{_clean('tag', self.tag)}\x02")
         if self.keys:
@@ -154,7 +161,7 @@ class Message:
                 f"message for {self.topic}: the body has {len(self.body)} bytes, the limit is {max_body_bytes}"
                 " (max_body_bytes here, maxMessageSize on the broker): split it, or store it elsewhere"
             )
-        if self.delayed:
+        if self.delay_level or self.delay_ms or self.deliver_at_ms:
             self._check_delay()
         if self.priority is not None:
             if not 0 <= self.priority <= MAX_PRIORITY:
@@ -188,6 +195,7 @@ class Message:
             raise InvalidMessage(f"message for {self.topic}: priority={self.priority}: {what} can't have one")
 
 
+@lru_cache(maxsize=MAX_CHECKED_TOPICS)
 def check_topic(topic: str) -> None:
     """Raise `InvalidMessage` unless `topic` is a name that brokers accept."""
     limit = MAX_RETRY_TOPIC_LENGTH if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else MAX_TOPIC_LENGTH
@@ -240,8 +248,7 @@ class SendStatus(IntEnum):
     """Not replicated in time."""
 
 
-@dataclass(slots=True, frozen=True)
-class SendResult:
+class SendResult(msgspec.Struct, frozen=True):
     """Where a message was stored, and under which ids."""
 
     status: SendStatus

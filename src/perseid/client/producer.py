@@ -11,7 +11,7 @@ import asyncio
 import base64
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from perseid.client import request_reply
 from perseid.client.answers import header_of
@@ -28,6 +28,7 @@ from perseid.client.errors import (
     SendFailed,
     ServerRefused,
 )
+from perseid.client.frames import SendTemplate
 from perseid.client.hooks import Hooks, SendCall, Sending
 from perseid.client.keywords import ProducerKeywords, with_keywords
 from perseid.client.latency import QueueChooser
@@ -63,6 +64,8 @@ from perseid.wire.names import AUTO_CREATE_TOPIC, RETRY_PREFIX
 log = logging.getLogger("perseid.client")
 
 MAX_BATCH_MESSAGES = 10_000
+MAX_TEMPLATES = 4096
+"""Queues whose headers are kept."""
 HANDLE_WORDS = 5
 
 RETRY_CODES = frozenset(
@@ -141,6 +144,16 @@ class Packed:
         ]
 
 
+class _Begun(NamedTuple):
+    """An attempt that is under way."""
+
+    queue: MessageQueue
+    answer: asyncio.Future[Command]
+    started_ms: int
+    deadline: float
+    """Of all attempts, by the event loop's clock."""
+
+
 class Producer(Client):
     """Sends messages: `async with Producer("host:9876") as producer: await producer.send(Message(…))`.
 
@@ -169,6 +182,7 @@ class Producer(Client):
         self._started = False
         self._batcher: Batcher | None = None
         self._greeted: set[str] = set()
+        self._templates: dict[MessageQueue, SendTemplate] = {}
 
     # ---- lifecycle ----
 
@@ -239,8 +253,25 @@ class Producer(Client):
             message.check_no_priority("a message for a queue of the sender's choice")
         chosen = by_key(key) or selector or _by_lite_topic(message)
         if self._batcher is not None and timeout_ms is None and batchable(message, self.options):
+            if chosen is None and not self.hooks.hear_of_calls:
+                item = self._encode(message)
+                future = self._batcher.begin(message.topic, queue, item)
+                return await (future or self._batcher.send(message.topic, queue, item, None))
             return await self._send_in_batch(self._batcher, message, queue, chosen)
-        return (await self._send(self.pack(message), queue, chosen, timeout_ms))[0]
+        packed = self.pack(message)
+        begun = None
+        if queue is None and chosen is None and not self.hooks:
+            begun = self._begin(packed, self.options.timeout_ms if timeout_ms is None else timeout_ms)
+            if begun is not None:
+                try:
+                    return self._stored(packed, begun, await begun.answer)
+                except asyncio.CancelledError:
+                    self._counts.in_flight -= 1
+                    self._counts.failed += 1
+                    raise
+                except ClientError:
+                    pass  # `_send` meets it again, and knows what follows from it
+        return (await self._send(packed, queue, chosen, timeout_ms, begun))[0]
 
     async def flush(self) -> None:
         """Send the messages that `linger_ms` has collected at once, and wait until each is acknowledged or has failed.
@@ -442,6 +473,44 @@ class Producer(Client):
         packed.code = RequestCode.SEND_BATCH_MESSAGE
         return packed
 
+    # ---- the usual send: at once, with nobody to ask and nobody to tell ----
+
+    def _begin(self, packed: Packed, timeout_ms: int) -> _Begun | None:
+        """The first attempt of a message without hooks, for any queue; None where something has to be waited for, or
+        done, before it can be sent (`attempt` does that)."""
+        route = self.session.routes.known(packed.topic)
+        if route is None or packed.flag or packed.sys_flag or not route.writable:
+            return None
+        started = now_ms()
+        queue = self._chooser.choose(packed.topic, route.writable, started, None)
+        address = self.session.routes.address(self.session.routes.home(queue))
+        connection = None if address not in self._greeted else self.session.connections.ready(address)
+        if connection is None or not connection.writable or connection.signs:
+            return None
+        template = self._templates.get(queue)
+        if template is None:
+            if len(self._templates) >= MAX_TEMPLATES:
+                self._templates.clear()
+            template = SendTemplate(packed.code, packed.header(self.group, queue, self.options.default_queues))
+            self._templates[queue] = template
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        answer = connection.begin(template, started, packed.properties, packed.body, timeout_ms)
+        self._counts.in_flight += 1
+        return _Begun(queue, answer, started, deadline)
+
+    def _stored(self, packed: Packed, begun: _Begun, answer: Command) -> SendResult:
+        """The result of a send that went as it should; ClientError when it did not."""
+        if answer.code != ResponseCode.SUCCESS:
+            raise ServerRefused(answer.code, answer.remark, begun.queue.broker_name)
+        (result,) = packed.result(answer, begun.queue)
+        now, counts = now_ms(), self._counts
+        counts.in_flight -= 1
+        counts.sent += 1
+        counts.sent_bytes += len(packed.body)
+        counts.latency.record(now - begun.started_ms)
+        self._chooser.report(self.session.routes.home(begun.queue), now - begun.started_ms, now, failed=False)
+        return result
+
     # ---- inside ----
 
     def _check_started(self) -> None:
@@ -453,9 +522,9 @@ class Producer(Client):
         return await self.session.routes.get_or_default(topic, self.options.default_queues)
 
     async def _choose(self, topic: str, selector: Selector | None, failed: str | None) -> MessageQueue:
-        queues = await self.queues(topic)
         if selector is not None:
-            return selector(queues)
+            return selector(await self.queues(topic))
+        queues = (await self._route(topic)).writable or await self.queues(topic)
         return self._chooser.choose(topic, queues, now_ms(), failed)
 
     async def _send_in_batch(
@@ -487,10 +556,15 @@ class Producer(Client):
         self.session.spawn(coroutine, name)
 
     async def _send(
-        self, packed: Packed, queue: MessageQueue | None, selector: Selector | None, timeout_ms: int | None
+        self,
+        packed: Packed,
+        queue: MessageQueue | None,
+        selector: Selector | None,
+        timeout_ms: int | None,
+        begun: _Begun | None = None,
     ) -> list[SendResult]:
         try:
-            results = await self._send_by_attempts(packed, queue, selector, timeout_ms)
+            results = await self._send_by_attempts(packed, queue, selector, timeout_ms, begun)
         except BaseException as error:
             self._counts.failed += len(packed.ids)
             self.end_calls(packed, error=error)
@@ -500,11 +574,16 @@ class Producer(Client):
         return results
 
     async def _send_by_attempts(
-        self, packed: Packed, queue: MessageQueue | None, selector: Selector | None, timeout_ms: int | None
+        self,
+        packed: Packed,
+        queue: MessageQueue | None,
+        selector: Selector | None,
+        timeout_ms: int | None,
+        begun: _Begun | None = None,
     ) -> list[SendResult]:
         total_ms = timeout_ms if timeout_ms is not None else self.options.timeout_ms
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + total_ms / 1000
+        deadline = loop.time() + total_ms / 1000 if begun is None else begun.deadline
         fixed = queue is not None or selector is not None
         attempts = 1 if fixed else 1 + self.options.retries
         failed: str | None = None
@@ -515,15 +594,16 @@ class Producer(Client):
         while attempts > 0:
             attempts -= 1
             left_ms = int((deadline - loop.time()) * 1000)
-            if left_ms <= 0:
+            if left_ms <= 0 and begun is None:
                 break
-            chosen = queue or await self._choose(packed.topic, selector, failed)
+            chosen = begun.queue if begun else queue or await self._choose(packed.topic, selector, failed)
+            first, begun = begun, None
             home = self.session.routes.home(chosen)
             if tried:
                 self._counts.retried += 1
             tried.append(home)
             try:
-                results = await self.attempt(packed, chosen, left_ms)
+                results = await self.attempt(packed, chosen, left_ms, first)
                 if results[0].status == SendStatus.SEND_OK or not self.options.retry_when_not_stored_ok:
                     return results
             except (BadAnswer, ConnectFailed, ConnectionLost, RequestTimeout) as error:
@@ -547,11 +627,13 @@ class Producer(Client):
             outcome_unknown=unknown,
         ) from last
 
-    async def attempt(self, packed: Packed, queue: MessageQueue, timeout_ms: int) -> list[SendResult]:
-        """One send to one queue: its results, or what went wrong."""
-        started, counts = now_ms(), self._counts
+    async def attempt(
+        self, packed: Packed, queue: MessageQueue, timeout_ms: int, begun: _Begun | None = None
+    ) -> list[SendResult]:
+        """One send to one queue: its results, or what went wrong. `begun`: it is under way, or over, already."""
+        started, counts = now_ms() if begun is None else begun.started_ms, self._counts
         failed = True
-        counts.in_flight += len(packed.ids)
+        counts.in_flight += len(packed.ids) if begun is None else 0
         sending: Sending | None = None
         address = ""
         try:
@@ -560,8 +642,12 @@ class Producer(Client):
                 self._greet(address)
             if self.hooks.hear_of_attempts:
                 sending = self.begin_attempt(packed, queue, address, started)
-            header = packed.header(self.group, queue, self.options.default_queues)
-            answer = await self.session.connections.call(address, packed.code, header, packed.body, timeout_ms)
+            answer = None if begun is None else await begun.answer
+            if answer is not None and answer.code == ResponseCode.GO_AWAY:
+                self.session.connections.retire(address)
+            if answer is None or answer.code == ResponseCode.GO_AWAY:
+                header = packed.header(self.group, queue, self.options.default_queues)
+                answer = await self.session.connections.call(address, packed.code, header, packed.body, timeout_ms)
             if answer.code not in STORED_CODES:
                 raise ServerRefused(answer.code, answer.remark, address)
             results = packed.result(answer, queue)

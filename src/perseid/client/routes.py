@@ -75,6 +75,8 @@ class TopicRoute:
     """The topic's order configuration, where the name server has one."""
     leaders: dict[tuple[str, int], str] = field(default_factory=dict)
     """For a static topic: (broker name of its logical queues, queue id) → the broker that leads it."""
+    _writable: list[tuple[MessageQueue, ...]] = field(default_factory=list, compare=False, repr=False)
+    """`writable`, once it was asked for."""
 
     @property
     def logical_queues(self) -> list[MessageQueue]:
@@ -94,6 +96,13 @@ class TopicRoute:
             if q.perm & _PERM_WRITE and MASTER_ID in self.brokers.get(q.broker_name, {})
             for i in range(q.write_queues)
         ]
+
+    @property
+    def writable(self) -> tuple[MessageQueue, ...]:
+        """`write_queues`, worked out once."""
+        if not self._writable:
+            self._writable.append(tuple(self.write_queues()))
+        return self._writable[0]
 
     def read_queues(self) -> list[MessageQueue]:
         """The queues that can be read."""
@@ -116,7 +125,7 @@ class TopicRoute:
             replace(q, read_queues=min(queues, q.read_queues), write_queues=min(queues, q.read_queues))
             for q in default.queues
         ]
-        return replace(default, topic=self.topic, queues=tuple(made), order_conf="", leaders={})
+        return replace(default, topic=self.topic, queues=tuple(made), order_conf="", leaders={}, _writable=[])
 
     @classmethod
     def decode(cls, topic: str, body: bytes | memoryview) -> TopicRoute:

@@ -42,6 +42,7 @@ from perseid.wire.headers.base import (
     from_ext,
     from_json,
     quote,
+    say_true,
     to_ext,
     true_texts_of,
 )
@@ -253,7 +254,7 @@ def _decode_json_head(head: Buffer, hint: int) -> Command:
         try:
             command = quick[0](head)
             bools = quick[1](command._raw)
-            if True not in bools or _say_true(bytes(head), bools, quick[2]):
+            if True not in bools or say_true(bytes(head), bools, quick[2]):
                 command._head = head
                 return command
         except (ValueError, RecursionError):
@@ -264,12 +265,6 @@ def _decode_json_head(head: Buffer, hint: int) -> Command:
         return command
     except (ValueError, RecursionError):
         return _decode_head_with_care(bytes(head))
-
-
-def _say_true(head: bytes, bools: tuple[Any, ...], texts: tuple[bytes, ...]) -> bool:
-    """Does the header spell out each boolean that was taken for true, and name it once?"""
-    taken = [text for text, value in zip(texts, bools, strict=True) if value]
-    return all(text in head and head.count(text[: text.index(b":") + 1]) == 1 for text in taken)
 
 
 def _load_with_care(raw: bytes) -> Any:

@@ -44,14 +44,19 @@ class UniqueIds:
         self._counter = counter
         self._month_start = 0
         self._month_end = 0
+        self._last_ms = -1
+        self._stem = ""
+        """Of all ids of the last millisecond."""
 
     def next(self, now: int) -> str:
         """A new id; `now` in milliseconds since the Unix epoch."""
-        if not self._month_start <= now < self._month_end:
-            self._month_start, self._month_end = _month_of(now)
-        counter = self._counter
-        self._counter = (counter + 1) & 0xFFFF
-        return f"{self._prefix}{now - self._month_start:08X}{counter & 0xFFFF:04X}"
+        if now != self._last_ms:
+            if not self._month_start <= now < self._month_end:
+                self._month_start, self._month_end = _month_of(now)
+            self._last_ms, self._stem = now, f"{self._prefix}{now - self._month_start:08X}"
+        counter = self._counter & 0xFFFF
+        self._counter = counter + 1
+        return f"{self._stem}{counter:04X}"
 
 
 def _month_of(now: int) -> tuple[int, int]:

@@ -12,7 +12,7 @@ number that is none or out of its range, is refused with code 1 and its name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from json.encoder import encode_basestring as _quote
 from operator import attrgetter
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
@@ -64,6 +64,7 @@ class _Plan(NamedTuple):
     fields: tuple[_Field, ...]
     decode: Callable[[Any], Any]
     bools: Callable[[Any], tuple[Any, ...]]
+    true_texts: tuple[bytes, ...]
 
 
 def _plan_of(header_type: type[Header]) -> _Plan:
@@ -91,7 +92,13 @@ def _plan_of(header_type: type[Header]) -> _Plan:
         tuple(fields),
         msgspec.json.Decoder(header_type, strict=False).decode,
         attrgetter(*bools, bools[0]) if bools else _no_bools,  # at least two names: a tuple comes back
+        _true_texts(fields),
     )
+
+
+def _true_texts(fields: Sequence[_Field]) -> tuple[bytes, ...]:
+    texts = [f'{f.json_key}"true"'.encode() for f in fields if f.kind == "bool"]
+    return (*texts, texts[0]) if texts else ()
 
 
 def _no_bools(_: Any) -> tuple[Any, ...]:
@@ -115,9 +122,17 @@ def from_json(header_type: type[H], raw: Any) -> H | None:
         header: H = plan.decode(raw)
     except (ValueError, RecursionError):
         return None
-    if True in plan.bools(header):
-        return None  # msgspec takes "1" for true as well, Java does not
+    bools = plan.bools(header)
+    if True in bools and not say_true(bytes(raw), bools, plan.true_texts):
+        return None
     return header
+
+
+def say_true(text: bytes, bools: tuple[Any, ...], true_texts: tuple[bytes, ...]) -> bool:
+    """Does the JSON spell out each boolean that was taken for true, and name it once? msgspec takes "1" for true as
+    well, Java does not."""
+    taken = [true for true, value in zip(true_texts, bools, strict=True) if value]
+    return all(true in text and text.count(true[: true.index(b":") + 1]) == 1 for true in taken)
 
 
 def bools_of(header_type: type[Header]) -> Callable[[Any], tuple[Any, ...]]:
@@ -127,8 +142,7 @@ def bools_of(header_type: type[Header]) -> Callable[[Any], tuple[Any, ...]]:
 
 def true_texts_of(header_type: type[Header]) -> tuple[bytes, ...]:
     """What stands in a JSON header that says true, as Java reads it, for each of `bools_of`."""
-    texts = [f'{f.json_key}"true"'.encode() for f in _plan(header_type).fields if f.kind == "bool"]
-    return (*texts, texts[0]) if texts else ()
+    return _plan(header_type).true_texts
 
 
 def from_ext(header_type: type[H], ext: Mapping[str, str]) -> H:
