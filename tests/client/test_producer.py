@@ -275,3 +275,54 @@ def test_an_answer_that_can_not_be_read_is_tried_again_as_a_lost_one() -> None:
             assert server.bodies("t") == [b"x", b"z"]
 
     run(test())
+
+
+FAILURES = {
+    "busy": refuse(ResponseCode.SYSTEM_BUSY),
+    "go away": refuse(ResponseCode.GO_AWAY),  # no attempt of the producer's: the connection is changed
+    "hang up": hang_up,
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_send_that_left_at_once_is_tried_again_as_any_other(name: str) -> None:
+    async def test() -> None:
+        async with FakeServer({"t": 2}) as server, Producer(server.address) as producer:
+            await producer.send(Message("t", b"first"))  # from now on the route and the connection are there
+            server.script[SEND] += [FAILURES[name]]
+            result = await producer.send(Message("t", b"second"))
+            assert (server.count(SEND), result.status) == (3, SendStatus.SEND_OK)
+            counts = producer.metrics
+            assert (counts.in_flight, counts.sent, counts.failed, counts.retried) == (0, 2, 0, int(name != "go away"))
+
+    run(test())
+
+
+def test_a_send_that_left_at_once_and_is_not_answered_fails_after_its_time() -> None:
+    async def test() -> None:
+        async with FakeServer({"t": 2}) as server, Producer(server.address) as producer:
+            await producer.send(Message("t", b"first"))
+            server.script[SEND] += [silence]
+            with pytest.raises(SendFailed, match=r"1 attempt.*within 50 ms.*did not answer") as caught:
+                await producer.send(Message("t", b"second"), timeout_ms=50)
+            counts = producer.metrics
+            assert caught.value.outcome_unknown and (counts.in_flight, counts.sent, counts.failed) == (0, 1, 1)
+
+    run(test())
+
+
+def test_a_send_that_left_at_once_can_be_cancelled() -> None:
+    async def test() -> None:
+        async with FakeServer({"t": 2}) as server, Producer(server.address) as producer:
+            await producer.send(Message("t", b"first"))
+            server.script[SEND] += [silence]
+            task = asyncio.ensure_future(producer.send(Message("t", b"second")))
+            await server.until(lambda: server.count(SEND) == 2)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            counts = producer.metrics
+            assert (counts.in_flight, counts.sent, counts.failed) == (0, 1, 1)
+            assert (await producer.send(Message("t", b"third"))).status == SendStatus.SEND_OK
+
+    run(test())
