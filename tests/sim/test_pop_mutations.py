@@ -179,14 +179,14 @@ def test_a_planted_defect_is_found(mutation: Mutation, promise: str) -> None:
 
 def old_retry_topic_left(patch: pytest.MonkeyPatch) -> None:
     """Since `enableRetryTopicV2` is set nobody looks into the retry topic that there was before."""
-    real = PopRequests._places
+    real = PopRequests.places
 
     def places(self: PopRequests, header: Any, row: TopicConfig) -> list[tuple[str, int]]:
         before = retry_topic_v1(header.topic, header.consumer_group)
         left = self.settings.current.enable_retry_topic_v2
         return [place for place in real(self, header, row) if not (left and place[0] == before)]
 
-    patch.setattr(PopRequests, "_places", places)
+    patch.setattr(PopRequests, "places", places)
 
 
 @pytest.mark.slow

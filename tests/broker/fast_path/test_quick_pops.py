@@ -22,7 +22,7 @@ from perseid.wire.command import Command
 from perseid.wire.headers.pop import PopMessageResponse
 from perseid.wire.pop import BatchAck
 
-LEAST = {ACK: 100}
+LEAST = {ACK: 100, POP: 5}
 """How many frames of each code go the quick way at least, with any seed."""
 
 
@@ -65,9 +65,9 @@ class Consumers:
                 frames.append(self.pop())
             elif kind < 0.9:
                 frames += self.acks()
-            elif kind < 0.93:
+            elif kind < 0.94:
                 frames.append(self.change())
-            elif kind < 0.96:
+            elif kind < 0.98:
                 frames.append(self.batch())
             else:
                 frames.append(self.other())
@@ -82,6 +82,12 @@ class Consumers:
 
     def pop(self) -> bytes:
         random, now = self.random, self.rig.now
+        if random.random() < 0.85:  # one of a few consumers that pop again and again
+            group, exp, wait_ms = random.choice([("g", "*", 0), ("g", "*", 3_000), ("h", "A", 0)])
+            usual = pop_header(self.rig, consumer_group=group, exp=exp, poll_time=wait_ms, invisible_time=10_000)
+            made = self.frame(POP, usual)
+            self.asked[self.n] = "T", group
+            return made
         topic, group = random.choice(["T", "T", "T", "Plain"]), random.choice(["g", "g", "g", "h"])
         header = pop_header(
             self.rig, topic=topic, consumer_group=group, queue_id=random.choice([-1, -1, -1, 0, 3, 9]),

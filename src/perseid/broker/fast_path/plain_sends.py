@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from perseid.broker.kernel.request import Connection
     from perseid.broker.kernel.roads import Roads
     from perseid.broker.kernel.roles import Roles
+    from perseid.broker.kernel.saves import Saves
     from perseid.broker.pop.requests import PopRequests
     from perseid.broker.scheduled.delay import DelayService
     from perseid.broker.scheduled.timers import TimerService
@@ -94,6 +95,7 @@ class SendPorts(CorePorts):
     generation: Generation
     dispatch: Dispatch
     roads: Roads
+    saves: Saves
     gate: Gate | None
     """None: requests need no signature."""
 
@@ -185,8 +187,9 @@ class CoreSends(CoreTurn):
         self._pops: QuickPops | None = None
         if ports.gate is None:
             self._pops = QuickPops(
-                ports.pops, ports.store.queues, ports.generation, ports.mappings, compiled, ports.roads
-            )
+                ports.pops, ports.store.queues, ports.generation, ports.mappings, compiled, ports.roads,
+                ports.saves,
+            )  # fmt: skip
         self._own = OwnTopics(ports, compiled, batch, self.settle)
         self._config: BrokerConfig | None = None
         self._reasons = Properties(waits=ports.durability.waits)
@@ -221,6 +224,7 @@ class CoreSends(CoreTurn):
                 self.settle()
                 begin, at = at, pops.take(conn, data, at)
                 if at != begin:
+                    self._ports.dispatch.only_plain = False  # something may be due sooner than before
                     at = self._take(conn, data, at)
                     continue
             command, end = decode_at(view, at)

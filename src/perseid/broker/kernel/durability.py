@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from perseid.base.machine import ConnId, Millis
+from perseid.base.machine import Buffer, ConnId, Millis
 from perseid.broker.kernel.acks import Acks, Waiting
 from perseid.broker.kernel.ports import Counts
 from perseid.broker.kernel.request import Reply, Request
@@ -145,6 +145,16 @@ class Durability:
             end = self._store.log.end if end_offset is None else end_offset
             self.acks.wait_frames(end, self._turn.now, self._most_wait_ms, [(conn, answers)], count)
 
+    def acknowledge_pieces(self, conn: ConnId, answer: list[Buffer], end_offset: int) -> None:
+        """Let one answer, a frame in pieces, leave when what ends at `end_offset` is as durable as promised."""
+        if self.waits:
+            frames = [(conn, b"".join(answer))]
+            self.acks.wait_frames(end_offset, self._turn.now, self._most_wait_ms, frames, 1)
+            return
+        self._stats.put_took(0)
+        for piece in answer:
+            self._turn.write(conn, piece)
+
     def wait_from_now_on(self) -> None:
         """Acknowledgements wait for nodes from now on (an operator asked for it)."""
         self.waits = self.acks.for_nodes = True
@@ -215,6 +225,9 @@ class Durability:
             self._turn.reply(late.request, late.reply)
         for conn, frames in late.frames:
             for sent in wire.decode_each(frames):
-                header = sent.header(SendMessageResponse) if sent.ext else None  # a send's, or an acknowledgement's
-                why = None if header is not None or code != ResponseCode.SYSTEM_ERROR else remark
-                self._turn.write(conn, wire.encode_response(sent.opaque, code, header, remark=why))
+                if "msgId" in sent.ext:
+                    answer = wire.encode_response(sent.opaque, code, sent.header(SendMessageResponse))
+                else:  # of POP
+                    why = remark if code == ResponseCode.SYSTEM_ERROR else sent.remark
+                    answer = wire.encode_response(sent.opaque, code, sent.ext or None, sent.body, remark=why)
+                self._turn.write(conn, answer)

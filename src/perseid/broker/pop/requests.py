@@ -16,7 +16,7 @@ from perseid.base.machine import Buffer, Millis
 from perseid.broker.consume import filter as subscription_filter
 from perseid.broker.consume.filter import Filter, Work
 from perseid.broker.consume.held_pops import ALL_QUEUES
-from perseid.broker.consume.pull import COMPENSATE_MS, MAX_BYTES, MAX_SUSPEND_MS
+from perseid.broker.consume.pull import COMPENSATE_MS, FOREVER, MAX_BYTES, MAX_SUSPEND_MS
 from perseid.broker.consume.sql92 import SqlError
 from perseid.broker.kernel.asks import GET, SUB, each, of_group, of_topic
 from perseid.broker.kernel.generation import Generation
@@ -30,9 +30,10 @@ from perseid.broker.metadata.topics import BY_PRIORITY, FAQ, MESSAGE_TYPE
 from perseid.store import lmq
 from perseid.store.reads import Reads
 from perseid.store.results import AppendRefused, ReadResult, ReadStatus
+from perseid.store.segments import Part
 from perseid.wire import pop, record
 from perseid.wire import properties as props
-from perseid.wire.bodies import SubscriptionData, TopicConfig
+from perseid.wire.bodies import SubscriptionData, SubscriptionGroupConfig, TopicConfig
 from perseid.wire.codes import RequestCode as Code
 from perseid.wire.codes import ResponseCode
 from perseid.wire.hashing import tag_code
@@ -66,7 +67,17 @@ _SKIPPED = (ReadStatus.NO_MATCHED_MESSAGE, ReadStatus.MESSAGE_WAS_REMOVING)
 AnyRequest = PopMessageRequest | headers.PeekMessageRequest | headers.NotificationRequest | headers.PollingInfoRequest
 
 
-class _Popped:
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What the checks of a pop came to: `until` then, at the latest, they have to be made again."""
+
+    topic: TopicConfig
+    group: SubscriptionGroupConfig | None
+    wanted: Filter
+    until: Millis
+
+
+class Popped:
     """What one pop gathers, of all the queues that it looks at."""
 
     def __init__(self, most: int, work: Work) -> None:
@@ -155,17 +166,29 @@ class PopRequests:
                 ResponseCode.POLLING_TIMEOUT,
                 f"the broker[{self.settings.current.broker_ip1}] pop message is timeout too much",
             )
+        admitted = self.admit(request)
+        self.appender.check_load()
+        found = Popped(header.max_msg_nums, self.holds.work)
+        if self.pop.loaded and not self.pop.full:
+            places = self.places(header, admitted.topic)
+            parts = self.cold(header, admitted.wanted, places) if request.may_fetch else []
+            if parts:
+                self.fetches.wait(request, parts)
+                return None
+            self.take(header, places, admitted.wanted, found)
+        return self.answer(request, header, admitted.wanted, found)
+
+    def admit(self, request: Request) -> Admitted:
+        """May this pop be answered, and with what? RequestRefused where it may not."""
+        header: PopMessageRequest = request.header
         row = self._check(request, header)
         _check_numbers(header)
-        self.appender.check_load()
-        wanted = self._wanted(header)
-        service = self.pop
-        found = _Popped(header.max_msg_nums, self.holds.work)
-        if service.loaded and not service.full:
-            if request.may_fetch and self._fetches(request, header, row, wanted):
-                return None
-            self._pop(header, row, wanted, found)
-        code = ResponseCode.SUCCESS
+        wanted, until = self._wanted(header)
+        return Admitted(row, self.groups.rows.get(header.consumer_group), wanted, until)
+
+    def answer(self, request: Request, header: PopMessageRequest, wanted: Filter, found: Popped) -> Reply | None:
+        """The answer to a pop that found this; None while it waits for more, or for its checkpoint to be durable."""
+        service, code = self.pop, ResponseCode.SUCCESS
         if not found.buffers:
             until = self._may_hold(request, header) if not found.is_cut(wanted) else None  # there may be more at once
             if until is not None and self._hold(request, header, wanted, until):
@@ -227,8 +250,8 @@ class PopRequests:
             )
         return row
 
-    def _wanted(self, header: PopMessageRequest | headers.NotificationRequest) -> Filter:
-        """The filter that a request names; without one, everything."""
+    def _wanted(self, header: PopMessageRequest | headers.NotificationRequest) -> tuple[Filter, Millis]:
+        """The filter that a request names, without one everything; and when its group has to be told of it again."""
         try:
             sql = self.settings.current.enable_property_filter
             wanted = subscription_filter.of(header.exp_type, header.exp, self.holds.work, sql=sql)
@@ -236,18 +259,17 @@ class PopRequests:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
             ) from error
-        self._compensate(header)
-        return wanted
+        return wanted, self._compensate(header)
 
-    def _compensate(self, header: PopMessageRequest | headers.NotificationRequest) -> None:
-        """Remember what a group pops that sends no heartbeats, for those who ask."""
+    def _compensate(self, header: PopMessageRequest | headers.NotificationRequest) -> Millis:
+        """Remember what a group pops that sends no heartbeats, for those who ask; when that has to be done again."""
         consumers, name, topic = self.consumers, header.consumer_group, header.topic
         group, known = consumers.group(name), consumers.subscription(name, topic)
         expression, kind = header.exp or subscription_filter.ALL, header.exp_type
         if group is not None and topic in group.subscriptions:
-            return
+            return FOREVER
         if known is not None and known.sub_string == expression and self.turn.now - known.sub_version < COMPENSATE_MS:
-            return
+            return known.sub_version + COMPENSATE_MS
         plain = expression == subscription_filter.ALL or not subscription_filter.is_tag_type(kind)
         tags = [] if plain else subscription_filter.tags(expression)
         subscription = SubscriptionData(
@@ -256,10 +278,11 @@ class PopRequests:
         )  # fmt: skip
         consumers.compensate(name, subscription)
         self.generation.rise()  # pulls without a subscription of their own look at it
+        return self.turn.now + COMPENSATE_MS
 
     # ---- popping ----
 
-    def _places(self, header: AnyRequest, row: TopicConfig) -> list[tuple[str, int]]:
+    def places(self, header: AnyRequest, row: TopicConfig) -> list[tuple[str, int]]:
         """The queues that a request looks at, in their order: of the topic, and of its retry topic, before or behind.
         In order only the topic's own are popped."""
         config, chance = self.settings.current, self.random.randrange(100)
@@ -294,26 +317,29 @@ class PopRequests:
         group = self.groups.get(header.consumer_group)
         return group is None or chance < priority_factor(group)
 
-    def _fetches(self, request: Request, header: PopMessageRequest, row: TopicConfig, wanted: Filter) -> bool:
-        """Does the pop wait for the disk? What it would look at first may not be in memory."""
+    def cold(
+        self, header: PopMessageRequest, wanted: Filter, places: Iterable[tuple[str, int]]
+    ) -> list[Part]:
+        """What has to be fetched from the disk first, before a pop of these queues does not wait for it in its turn."""
         reads, service = self.reads, self.pop
         if reads.all_hot:
-            return False
-        for topic, queue_id in self._places(header, row):
+            return []
+        for topic, queue_id in places:
             at = service.position(topic, header.consumer_group, queue_id)
             each = wanted.expression is not None
             parts = reads.cold(topic, queue_id, at or 0, header.max_msg_nums, wanted.codes, each)
             if parts:
-                self.fetches.wait(request, parts)
-                return True
-        return False
+                return parts
+        return []
 
-    def _pop(self, header: PopMessageRequest, row: TopicConfig, wanted: Filter, found: _Popped) -> None:
+    def take(
+        self, header: PopMessageRequest, places: Iterable[tuple[str, int]], wanted: Filter, found: Popped
+    ) -> None:
         """Take messages of each queue in turn, until there are enough."""
-        for topic, queue_id in self._places(header, row):
+        for topic, queue_id in places:
             self._pop_queue(header, topic, queue_id, wanted, found)
 
-    def _pop_queue(self, header: PopMessageRequest, topic: str, queue_id: int, wanted: Filter, found: _Popped) -> None:
+    def _pop_queue(self, header: PopMessageRequest, topic: str, queue_id: int, wanted: Filter, found: Popped) -> None:
         service, reads, group = self.pop, self.reads, header.consumer_group
         service.take_reset(topic, group, queue_id)
         if header.order and service.order.blocked(topic, group, queue_id, header.attempt_id, self.turn.now):
@@ -338,7 +364,7 @@ class PopRequests:
         elif read.status in _SKIPPED:
             service.skip(topic, group, queue_id, read.next_offset)
 
-    def _read(self, topic: str, queue_id: int, start: int, wanted: Filter, found: _Popped) -> ReadResult:
+    def _read(self, topic: str, queue_id: int, start: int, wanted: Filter, found: Popped) -> ReadResult:
         size = MAX_BYTES - found.size
         wants_record = wanted.wants_record(found.work, found.floor)
         return self.reads.read(topic, queue_id, start, found.room, size, wanted.wants_tag, wants_record)
@@ -357,7 +383,7 @@ class PopRequests:
 
     def _hand_out(
         self, header: PopMessageRequest, topic: str, queue_id: int, start: int, read: ReadResult,
-        found: _Popped,
+        found: Popped,
     ) -> None:  # fmt: skip
         """Messages of one queue go out: behind a checkpoint, or in order."""
         service, group, now = self.pop, header.consumer_group, self.turn.now
@@ -434,9 +460,9 @@ class PopRequests:
         if header.born_time <= 0:
             header.born_time = self.turn.now
         row = self._check(request, header)
-        wanted = self._wanted(header)
+        wanted, _ = self._wanted(header)
         has = self.pop.loaded and any(
-            self._has_message(header, topic, queue_id) for topic, queue_id in self._places(header, row)
+            self._has_message(header, topic, queue_id) for topic, queue_id in self.places(header, row)
         )
         until = None if has else self._may_hold(request, header)
         if until is not None and self._hold(request, header, wanted, until):
@@ -462,8 +488,8 @@ class PopRequests:
         """The messages that a pop would get now; nothing changes."""
         header: headers.PeekMessageRequest = request.header
         row = self._check(request, header)
-        found = _Popped(min(max(header.max_msg_nums, 0), pop.MAX_MESSAGES), self.holds.work)
-        for topic, queue_id in self._places(header, row):
+        found = Popped(min(max(header.max_msg_nums, 0), pop.MAX_MESSAGES), self.holds.work)
+        for topic, queue_id in self.places(header, row):
             start = self.pop.position(topic, header.consumer_group, queue_id)
             start = max(0 if start is None else start, self.reads.min_offset(topic, queue_id))
             found.rest += max(0, self.reads.max_offset(topic, queue_id) - start)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from perseid.base.errors import RequestRefused
-from perseid.base.machine import ConnId
+from perseid.base.machine import Buffer, ConnId
 from perseid.broker.kernel import messages
 from perseid.broker.kernel.durability import Durability
 from perseid.broker.kernel.ports import Counts
@@ -150,6 +150,10 @@ class Appender:
         """The same for `count` requests of a connection, whose answers are frames already: they leave when they may."""
         end = None if stored is None else stored.physical_offset + stored.size
         self._durability.confirm_frames(conn, answers, count, end)
+
+    def acknowledge_pieces(self, conn: ConnId, answer: list[Buffer], end_offset: int) -> None:
+        """The same for one request whose answer is a frame in pieces, and whose message ends there in the log."""
+        self._durability.acknowledge_pieces(conn, answer, end_offset)
 
 
 class Timers(Protocol):
