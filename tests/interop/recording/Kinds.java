@@ -1,6 +1,5 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
-import java.lang.reflect.Constructor;
 import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -29,6 +28,7 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /**
  * Does what users of a stock Java client do, one kind after the other, for any version from 4.3 on.
@@ -176,12 +176,27 @@ public final class Kinds {
         acts.put("rollback", () -> transact(LocalTransactionState.ROLLBACK_MESSAGE));
         acts.put("undecided", () -> transact(LocalTransactionState.UNKNOW));
         acts.put("traced", () -> {
-            Constructor<DefaultMQProducer> traced =
-                DefaultMQProducer.class.getConstructor(String.class, boolean.class);
-            DefaultMQProducer one = traced.newInstance("recorded_traced", true);
+            DefaultMQProducer one;
+            try {
+                one = DefaultMQProducer.class.getConstructor(String.class, boolean.class)
+                    .newInstance("recorded_traced", true);
+            } catch (NoSuchMethodException e) {  // of newer versions
+                one = new DefaultMQProducer("recorded_traced");
+                DefaultMQProducer.class.getMethod("setEnableTrace", boolean.class).invoke(one, true);
+            }
             start(one);
             one.send(new Message(TOPIC, "TagA", "key", BODY));
             TimeUnit.SECONDS.sleep(1);
+            one.shutdown();
+        });
+        acts.put("signed", () -> {
+            Class<?> keys = Class.forName("org.apache.rocketmq.acl.common.SessionCredentials");
+            Object hook = Class.forName("org.apache.rocketmq.acl.common.AclClientRPCHook").getConstructor(keys)
+                .newInstance(keys.getConstructor(String.class, String.class).newInstance("recorder", "recorder-secret"));
+            DefaultMQProducer one = new DefaultMQProducer("recorded_signed", (RPCHook) hook);
+            start(one);
+            one.send(new Message(TOPIC, "TagA", "订单-42", BODY));
+            one.send(message());
             one.shutdown();
         });
         acts.put("namespaced", () -> {

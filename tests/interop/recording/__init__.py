@@ -1,0 +1,1 @@
+"""Records what stock clients send, as data for tests and bench (tests/traffic)."""

@@ -11,6 +11,8 @@ from parts import OPENED, digest, install, locked, store, tool
 
 HERE = Path(__file__).resolve().parent
 JAVA_VERSIONS = ("4.3.0", "4.9.2", "4.9.7", "5.1.4", "5.5.0")
+UNSIGNED, SIGNS_ITSELF = ("4.3.0",), ("5.5.0",)
+"""The others sign with a jar of their own."""
 BINARY = "binary"
 """Behind a Java client's name: its headers are binary."""
 NAMES = (
@@ -19,6 +21,7 @@ NAMES = (
     f"java-5.5.0-{BINARY}",
     "go-2.1.2",
     "node-3.12.0",
+    "rust-1.0.0",
 )
 OPENS = [f"--add-opens=java.base/{p}=ALL-UNNAMED" for p in ("sun.nio.ch", *(f"java.{p}" for p in OPENED))]
 
@@ -39,7 +42,8 @@ def _jars(version: str) -> Path:
             fresh = lib.with_suffix(".part")
             shutil.rmtree(fresh, ignore_errors=True)
             copy = ["dependency:copy-dependencies", f"-DoutputDirectory={fresh}", "-DincludeScope=runtime"]
-            install([tool("mvn", "maven"), "-q", "-B", "-f", str(pom), f"-Drocketmq={version}", *copy], HERE)
+            signing = [] if version in UNSIGNED or version in SIGNS_ITSELF else ["-Pacl"]
+            install([tool("mvn", "maven"), "-q", "-B", "-f", str(pom), f"-Drocketmq={version}", *signing, *copy], HERE)
             fresh.rename(lib)
     return lib
 
@@ -90,6 +94,20 @@ def _node() -> Program:
     return Program(lambda namesrv, _: [tool("node", "nodejs"), str(folder / "kinds.js"), namesrv])
 
 
+def _rust() -> Program:
+    """The Rust client's, of the version in rust/Cargo.toml. Its 361 packages are compiled for minutes."""
+    sources = sorted([HERE / "rust" / "Cargo.toml", *(HERE / "rust" / "src").iterdir()])
+    binary = store() / f"kinds-rust-{digest(sources)}"
+    with locked("client"):
+        if not binary.exists():
+            target = store() / "kinds-rust.part"
+            build = ["build", "--quiet", "--manifest-path", str(sources[0]), "--target-dir", str(target)]
+            install([tool("cargo", "cargo"), *build], target.parent)
+            (target / "debug" / "kinds").rename(binary)
+            shutil.rmtree(target)
+    return Program(lambda namesrv, _: [str(binary), namesrv])
+
+
 def of(name: str) -> Program:
     """The program of one of `NAMES`."""
     client, version, *more = name.split("-")
@@ -99,4 +117,6 @@ def of(name: str) -> Program:
         return _go()
     if client == "node":
         return _node()
+    if client == "rust":
+        return _rust()
     raise ValueError(f"no such client: {name}; there are {', '.join(NAMES)}")

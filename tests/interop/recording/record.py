@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
@@ -54,8 +54,8 @@ class Recording:
         self.rows.append({"kind": self.kind, "code": command.code, "frame": data.hex()})
 
 
-def record(program: programs.Program, folder: Path) -> list[dict[str, object]]:
-    """What the program sends to a broker, kind after kind."""
+def record(program: programs.Program, folder: Path, only: Collection[str] = ()) -> list[dict[str, object]]:
+    """What the program sends to a broker, kind after kind. `only`: these kinds, not all that it knows."""
     recording = Recording()
     with ExitStack() as ends:
         names = rig.namesrv("perseid", folder / "namesrv").start()
@@ -71,11 +71,11 @@ def record(program: programs.Program, folder: Path) -> list[dict[str, object]]:
         for group in POPPING:
             body = json.dumps({"topic": TOPIC, "consumerGroup": group, "mode": "POP", "popShareQueueNum": 0})
             rig.call(broker.address, SET_MODE, body=body.encode())
-        _play(program.command(f"127.0.0.1:{route.port}", folder), folder, recording)
+        _play(program.command(f"127.0.0.1:{route.port}", folder), folder, recording, only)
     return recording.rows
 
 
-def _play(command: Sequence[str], folder: Path, recording: Recording) -> None:
+def _play(command: Sequence[str], folder: Path, recording: Recording, only: Collection[str]) -> None:
     with (
         open(folder / "program.err", "wb") as errors,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True) as child,
@@ -83,7 +83,8 @@ def _play(command: Sequence[str], folder: Path, recording: Recording) -> None:
         assert child.stdin
         assert child.stdout
         try:
-            for kind in _line(child.stdout, "kinds", folder).split()[1:]:
+            kinds = _line(child.stdout, "kinds", folder).split()[1:]
+            for kind in [one for one in kinds if not only or one in only]:
                 recording.kind = kind
                 child.stdin.write(f"{kind}\n")
                 child.stdin.flush()
