@@ -109,7 +109,8 @@ def test_json_is_compact_and_holds_strings_only() -> None:
     raw = encode_response(7, 0, answer)
     assert raw[8:] == (
         b'{"code":0,"extFields":{"msgId":"ID","queueId":"1","queueOffset":"2","transactionId":"a\\"b",'
-        b'"MSG_REGION":"R","TRACE_ON":"true"},"flag":1,"language":"PYTHON","opaque":7,"version":513}'
+        b'"MSG_REGION":"R","TRACE_ON":"true"},"flag":1,"language":"PYTHON","opaque":7,"serializeTypeCurrentRPC":"JSON",'
+        b'"version":513}'
     )
     assert decode(raw).header(SendMessageResponse) == answer
 
@@ -124,7 +125,9 @@ def test_mappings_remarks_and_bodies_without_a_copy() -> None:
     assert same is body
     assert head + bytes(body) == encode_response(1, 0, OffsetResponse(3), body)
     assert response_head(1, 0, OffsetResponse(3), 5) == head
-    assert encode_response(1)[8:] == b'{"code":0,"flag":1,"language":"PYTHON","opaque":1,"version":513}'
+    assert encode_response(1)[8:] == (
+        b'{"code":0,"flag":1,"language":"PYTHON","opaque":1,"serializeTypeCurrentRPC":"JSON","version":513}'
+    )
 
 
 @pytest.mark.parametrize("remark", [None, "FOUND", 'a "b"\\', "é\n"])
@@ -138,6 +141,7 @@ def test_a_response_s_header_whatever_it_holds(remark: str | None, code: int, he
         "language": "PYTHON",
         "opaque": 7,
         "remark": remark,
+        "serializeTypeCurrentRPC": "JSON",
         "version": 513,
     }
     told = {name: value for name, value in fields.items() if value is not None}

@@ -1,5 +1,5 @@
-"""`perseid admin roads`: how many requests a broker answers on its fast road, how many by handlers, and why sends are not
-fast."""
+"""`perseid admin roads`: how many requests a broker answers on its fast road, how many by handlers, and why sends
+are not fast."""
 
 from __future__ import annotations
 

@@ -51,6 +51,7 @@ from perseid.wire.headers.pull import PullMessageRequest
 from perseid.wire.headers.send import SendMessageRequest, SendMessageRequestV2
 
 __all__ = [
+    "JSON_END",
     "Command",
     "Serializer",
     "decode",
@@ -68,7 +69,8 @@ H = TypeVar("H", bound=Header)
 _PREFIX = Struct(">II")
 _prefix = _PREFIX.unpack_from
 _pack_prefix = _PREFIX.pack
-_END = f'"version":{VERSION}}}'
+JSON_END = f'"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
+"""Ends each JSON header. Clients in Rust can't read one that doesn't say its serializer."""
 _HINTED = Struct(">II8xI")
 """Length, serializer and header length, and what follows `{"code":`."""
 _hinted = _HINTED.unpack_from
@@ -455,7 +457,7 @@ def _head(
     serializer: Serializer,
 ) -> bytes:
     if not serializer:  # JSON
-        end = _END if remark is None else f'"remark":{quote(remark)},{_END}'
+        end = JSON_END if remark is None else f'"remark":{quote(remark)},{JSON_END}'
         if code == 0 and flag == FLAG_RESPONSE and header is not None:  # the usual answer
             text = f'{{"code":0,"extFields":{_json_of(header)},"flag":1,"language":"PYTHON","opaque":{opaque},{end}'
         else:

@@ -41,8 +41,8 @@ from perseid.broker.fast_path.why_not import (
 from perseid.store.plain import PlainAppends, PlainQueue, packed_host
 from perseid.wire import batch
 from perseid.wire.bodies import TopicConfig
-from perseid.wire.codes import VERSION, RequestCode, Serializer
-from perseid.wire.command import Command, decode_at, decode_each, response_head
+from perseid.wire.codes import RequestCode, Serializer
+from perseid.wire.command import JSON_END, Command, decode_at, decode_each, response_head
 from perseid.wire.headers.base import quote, to_ext
 from perseid.wire.headers.send import SendMessageRequest
 from perseid.wire.record import MAX_TOPIC_BYTES
@@ -139,7 +139,7 @@ def answer_texts(ports: SendPorts) -> tuple[bytes, ...]:
         '","queueOffset":"',
         '","transactionId":"',
         f'","MSG_REGION":"{region}","TRACE_ON":"{trace_on}"}},"flag":1,"language":"PYTHON","opaque":',
-        f',"version":{VERSION}}}',
+        f",{JSON_END}",
     )
     return tuple(text.encode() for text in texts)
 

@@ -96,7 +96,7 @@ async fn act(
         "emoji-property" => with(&[("mood", "\u{1F600} fine")]),
         "json-property" => with(&[("trace", "{\"id\": \"a\\b\", \"hops\": [1, 2]}")]),
         "many-properties" => with(&[("first", "1"), ("second", "2"), ("third", "3"), ("fourth", "4"), ("fifth", "5")]),
-        "delay-level" => with(&[("DELAY", "3")]),
+        "delay-level" => Message::builder().topic(TOPIC).body_slice(BODY).delay_level(3).build_unchecked(),
         "compressed" => Message::builder().topic(TOPIC).body_slice(&[0; 20_000]).build_unchecked(),
         "one-way" => return producer.send_oneway(message("", &[])).await,
         "batch" => {
