@@ -28,6 +28,7 @@ from axes import AXES, Axis
 from fleet import HEAP
 from kept import Kept, clean_commit
 from machine import describe_machine
+from pairs import cpu_s
 from plan import minutes
 from report import COLOURS, markdown_table
 from rich.console import Console
@@ -38,7 +39,7 @@ from servers import CORE, JAVA, TOPIC_QUEUES, BenchError, Server, data_folder, p
 PART = "growth"
 CLOSED: dict[str, float | str] = {"connections": 64, "window": 1, "size": 128}
 TOPIC = "bench-closed"
-WARM_S = {JAVA: 15.0, CORE: 2.0}
+JAVA_WARM_S, OUR_WARM_S = 15.0, 2.0
 SETTLE_S, MEASURED_S = 0.5, 2.0
 POINT_S, RESTARTS_S = 14.0, {JAVA: 16.0, CORE: 6.0}
 OURS_QUICKER = 0.3
@@ -53,10 +54,12 @@ FIGURES = {
     "memory_mb": "MB",
     "idle_percent": "idle %",
     "start_s": "start s",
+    "start_cpu_s": "start CPU s",
     "recovery_s": "after a kill s",
+    "recovery_cpu_s": "after a kill CPU s",
 }
 """Of a point, and what the table calls it."""
-JUDGED = ("server_cpu_us", "memory_mb", "start_s", "recovery_s")
+JUDGED = ("server_cpu_us", "memory_mb", "start_s", "start_cpu_s", "recovery_s", "recovery_cpu_s")
 """What may not grow by more than Java's."""
 
 Points = dict[str, dict[int, dict[str, float]]]
@@ -77,11 +80,11 @@ def point(server: Server, axis: Axis, size: int) -> dict[str, float]:
     if not axis.idle:
         server.stop()
         server.start()
-        found["start_s"] = server.start_s
+        found["start_s"], found["start_cpu_s"] = server.start_s, cpu_s(server.pids())
         os.kill(server.pids()[0], signal.SIGKILL)
         server.stop()
         server.start()
-        found["recovery_s"] = server.start_s
+        found["recovery_s"], found["recovery_cpu_s"] = server.start_s, cpu_s(server.pids())
     return found
 
 
@@ -98,14 +101,14 @@ def grow(server: Server, axis: Axis, before: int, size: int) -> None:
 
 
 @contextlib.contextmanager
-def started(name: str, folder: Path) -> Iterator[Server]:
+def started(name: str, folder: Path, warm_s: float) -> Iterator[Server]:
     """A new broker, warmed up."""
     server = Server(name, *parts_of(name, HEAP), folder, {})
     try:
         server.start()
         server.create_topics([TOPIC], range(TOPIC_QUEUES))
         server.await_stored([TOPIC], TOPIC_QUEUES)
-        run_load(server, [TOPIC], "send", **CLOSED, warm=0, seconds=WARM_S[name])
+        run_load(server, [TOPIC], "send", **CLOSED, warm=0, seconds=warm_s)
         yield server
     finally:
         server.stop()
@@ -115,15 +118,17 @@ def started(name: str, folder: Path) -> Iterator[Server]:
 class Growth:
     """Measures axes, point after point; says how far it is."""
 
-    def __init__(self, folder: Path, console: Console, servers: Sequence[str]) -> None:
+    def __init__(self, folder: Path, console: Console, servers: Sequence[str], java_warm_s: float) -> None:
         self.folder, self.console, self.servers = folder, console, servers
+        self.warm_s = {JAVA: java_warm_s, CORE: OUR_WARM_S}
         self.expected = self.done = self.spent = 0.0
 
     def expected_s(self, axis: Axis, sizes: Sequence[int]) -> float:
         """About how long an axis takes."""
         restarts = 0.0 if axis.idle else 1.0
         return sum(
-            WARM_S[name] + sum(self._point_s(axis, size, name, restarts) for size in sizes) for name in self.servers
+            self.warm_s[name] + sum(self._point_s(axis, size, name, restarts) for size in sizes)
+            for name in self.servers
         )
 
     @staticmethod
@@ -135,7 +140,7 @@ class Growth:
         found: Points = {name: {} for name in self.servers}
         for name in self.servers:
             try:
-                with started(name, self.folder / f"{axis.name}-{name}") as server:
+                with started(name, self.folder / f"{axis.name}-{name}", self.warm_s[name]) as server:
                     self._walk(server, axis, sizes, found[name])
             except BenchError as error:
                 self.console.print(f"[red]{axis.name}, {name}: ends here: {escape(str(error))}[/red]")
@@ -256,6 +261,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--full", action="store_true", help="all sizes, not only those of a short run")
     parser.add_argument("--sizes", help="these instead, of one axis: 10,1000")
     parser.add_argument("--only", choices=(JAVA, CORE), help="leave the other out")
+    parser.add_argument("--warm", type=float, default=JAVA_WARM_S, help="seconds of load before Java is measured")
     parser.add_argument("--plan", action="store_true", help="say how long it takes, and end")
     parser.add_argument("--keep", action="store_true", help="for docs/benchmarks.md, by commit (kept.py)")
     parser.add_argument("--resume", action="store_true", help="leave out the axes that this commit has")
@@ -309,7 +315,7 @@ def measure(args: argparse.Namespace, folder: Path, console: Console) -> bool:
     found: dict[str, Points] = {}
     if kept is not None and args.resume:
         found = {axis.name: points for axis in axes if (points := kept_points(kept, axis))}
-    growth = Growth(folder, console, [args.only] if args.only else [JAVA, CORE])
+    growth = Growth(folder, console, [args.only] if args.only else [JAVA, CORE], args.warm)
     todo = {axis.name: growth.expected_s(axis, sizes_of(axis, args)) for axis in axes if axis.name not in found}
     growth.expected = sum(todo.values())
     for name, seconds in todo.items():

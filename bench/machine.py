@@ -55,7 +55,7 @@ def describe_machine() -> dict[str, str]:
         "Python": f"{platform.python_implementation()} {platform.python_version()}, {_python_build()}",
         "Java": _output("java", "-version"),
         "C compiler": _output("cc", "--version"),
-        "load average at the end": f"{os.getloadavg()[0]:.2f}",
+        "load average": f"{os.getloadavg()[0]:.2f}",
     }
 
 

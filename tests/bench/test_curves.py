@@ -19,7 +19,8 @@ Curve = dict[int, dict[str, float]]
 
 def curve(costs: dict[int, float], **more: float) -> Curve:
     """CPU a message by size; a start takes as many seconds."""
-    rest = {"memory_mb": 50.0, "recovery_s": 1.0, "max_ms": 5.0, "p99_ms": 1.0, "idle_percent": 1.0} | more
+    rest = {"memory_mb": 50.0, "recovery_s": 1.0, "max_ms": 5.0, "p99_ms": 1.0, "idle_percent": 1.0}
+    rest |= {"start_cpu_s": 1.0, "recovery_cpu_s": 1.0} | more
     return {size: {"server_cpu_us": cost, "start_s": cost, **rest} for size, cost in costs.items()}
 
 
@@ -62,7 +63,7 @@ def test_one_size_is_no_growth() -> None:
 def test_the_page_has_each_point_and_a_picture(tmp_path: Path) -> None:
     points = {JAVA: curve({0: 40.0, 1_000: 45.0}), CORE: curve({0: 10.0, 1_000: 10.0})}
     text = curves.part_text({"topics": points, "timers": points}, "2026-11-26")
-    assert text.startswith("## Growth\n") and "Of the goals 10 of 10 are met" in text
+    assert text.startswith("## Growth\n") and "Of the goals 14 of 14 are met" in text
     assert "| topics | Java | 0 | 40.00 |" in text and "|  |  | 1,000 | 10.00 |" in text
     curves.plot({"topics": points, "timers": points}, tmp_path / "growth.png")
     assert (tmp_path / "growth.png").stat().st_size > 10_000
@@ -81,10 +82,10 @@ def test_a_run_in_pieces_writes_its_part_when_the_last_axis_is_there(tmp_path: P
 
 
 def test_an_axis_takes_longer_with_more_and_larger_sizes() -> None:
-    growth = curves.Growth(Path("nowhere"), Console(quiet=True), [JAVA, CORE])
+    growth = curves.Growth(Path("nowhere"), Console(quiet=True), [JAVA, CORE], 15.0)
     for axis in AXES:
         assert 60 < growth.expected_s(axis, axis.short) < growth.expected_s(axis, axis.full) < 1_500
-    ours = curves.Growth(Path("nowhere"), Console(quiet=True), [CORE])
+    ours = curves.Growth(Path("nowhere"), Console(quiet=True), [CORE], 15.0)
     assert ours.expected_s(AXES[0], (10,)) < growth.expected_s(AXES[0], (10,)) / 2
 
 
