@@ -30,6 +30,8 @@ BINARY_OPAQUE_AT, BINARY_REMARK_AT = 5, 17
 SEND, SEND_SHORT = 10, 310
 LONG_NAMES = {"topic": "b", "queueId": "e", "bornTimestamp": "g", "properties": "i", "bname": "n"}
 """The fields of code 10 that are changed, and what codes 310 and 320 call them."""
+SIGNATURE = "Signature"
+"""The field of a signed request."""
 KEY_DIGITS = 12
 """Of a UNIQ_KEY, its last: those differ in each send."""
 MANY_TOPICS, MANY_SHARDS = "-NNNN", "-S"
@@ -202,11 +204,12 @@ def _escaped(value: str) -> str:
 
 @cache
 def recorded(client: str) -> dict[str, bytes]:
-    """The first send of each kind that a client was recorded with."""
+    """The first send of each kind that a client was recorded with; not those whose signature would no longer fit."""
     found: dict[str, bytes] = {}
     for row in json.loads((TRAFFIC / f"{client}.json").read_text()):
-        if row["code"] in (SEND, SEND_SHORT):
-            found.setdefault(row["kind"], bytes.fromhex(row["frame"]))
+        frame = bytes.fromhex(row["frame"])
+        if row["code"] in (SEND, SEND_SHORT) and not parts_of(frame)[0].value(SIGNATURE):
+            found.setdefault(row["kind"], frame)
     return found
 
 

@@ -228,6 +228,8 @@ KINDS_OF_SENDS = {
     "cut": ("java-4.9.2:plain", "a Java client's, 4.9.2: no separator behind the last property"),
     "go": ("go-2.1.2:plain", "a Go client's, 2.1.2"),
     "node": ("node-3.12.0:plain", "a Node.js client's, 3.12.0: no UNIQ_KEY, numbers without quotes"),
+    "cpp": ("cpp-2.2.0-like:plain", "as the C++ client's source writes them"),
+    "rust": ("rust-1.0.0:plain", "a Rust client's, 1.0.0"),
     "chinese": ("java-5.5.0:chinese-key", "a Java client's with a key in Chinese"),
     "quoted": ("java-5.5.0:json-property", "a Java client's with JSON in a property, whose quotes are escaped"),
     "unkeyed": ("made:unkeyed", "without UNIQ_KEY"),

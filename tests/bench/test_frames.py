@@ -89,6 +89,7 @@ RECORDED = [name for name in frames.names() if not name.startswith("made:")]
 
 def test_each_client_was_recorded_with_sends() -> None:
     assert {name.partition(":")[0] for name in RECORDED} == {*CLIENTS} and len(RECORDED) > 150
+    assert not any(frames.parts_of(frames.frame_named(name))[0].value("Signature") for name in RECORDED)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
