@@ -106,6 +106,7 @@ class Recorder(Rig):
         )
         if not plain:
             self.parts.quick.current = self.parts.timers.quick = self.parts.transactions.quick = None
+            self.parts.delay.quick = None
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -346,7 +347,7 @@ def with_head(raw: bytes, head: bytes, body: bytes) -> bytes:
 
 def vars_of(rig: Rig) -> dict[str, object]:
     """What the broker counted."""
-    for quick in (rig.parts.quick.current, rig.parts.timers.quick):
+    for quick in (rig.parts.quick.current, rig.parts.timers.quick, rig.parts.delay.quick):
         if quick is not None:
             quick.count()
     stats = rig.parts.stats

@@ -73,7 +73,7 @@ class Twins:
         core.compiled = checked_core()
         self.with_core, self.alone = self._broker(), self._broker()
         parts = self.alone.parts
-        parts.quick.current = parts.timers.quick = parts.transactions.quick = None
+        parts.quick.current = parts.timers.quick = parts.transactions.quick = parts.delay.quick = None
 
     def _broker(self) -> Broker:
         config = BrokerConfig(broker_name="b", enable_property_filter=True)

@@ -26,7 +26,7 @@ from perseid.broker.consume.fetches import Fetches
 from perseid.broker.consume.held_pulls import Holds
 from perseid.broker.consume.offsets import ConsumerOffsets
 from perseid.broker.consume.pull import PullRequests
-from perseid.broker.fast_path.core_turns import CorePorts, commits_of, deliveries_of
+from perseid.broker.fast_path.core_turns import CorePorts, commits_of, delays_of, deliveries_of
 from perseid.broker.fast_path.plain_sends import QuickSends, SendPorts
 from perseid.broker.kernel.acks import Acks
 from perseid.broker.kernel.answers import Answers
@@ -178,7 +178,8 @@ class Parts:
         )
         self.appender = Appender(turn, store, self.durability, self.stats)
         self.escape = Escape(turn, settings, self.peers)
-        self.delay = DelayService(turn, settings, store.reads, self.appender, self.escape)
+        delays = partial(delays_of, self.core_ports)
+        self.delay = DelayService(turn, settings, store.reads, self.appender, self.escape, delays)
         quick = partial(deliveries_of, self.core_ports)
         self.timers = TimerService(turn, settings, store, self.disk, self.random, self.appender, self.escape, quick)
         self.transformer = Transformer(store, self.timers)

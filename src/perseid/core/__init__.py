@@ -8,6 +8,7 @@
     batch ← records (the records that a slave was sent)
     batch ← redirects (sends with a time of their own, and halves, too) and deliveries (those whose time has come)
     redirects ← edits (sends whose properties change) ← levels (sends with a delay level or a priority)
+    deliveries ← delays (messages whose delay is over)
     deliveries ← commits (halves that their producers commit)
     scan ← entries (the entries of a Raft group, on disk and in a push)
     scan ← stored (where a record's parts stand) ← columns (the records of a segment, or of a pull's answer, as columns)
@@ -34,6 +35,7 @@ from perseid.core import (  # noqa: F401  # by their names, below
     columns,
     commits,
     conditions,
+    delays,
     deliveries,
     edits,
     entries,
@@ -67,6 +69,7 @@ class Core(NamedTuple):
     edits: ModuleType
     levels: ModuleType
     deliveries: ModuleType
+    delays: ModuleType
     commits: ModuleType
     properties: ModuleType
     conditions: ModuleType

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.harness import Rig
-from broker.streams import send_of, taken
+from broker.streams import Recorder, send_of, taken
 from perseid.base.machine import Frames
 from perseid.wire.names import SCHEDULE_TOPIC
 from perseid.wire.record import decode
@@ -61,3 +61,20 @@ def test_a_priority_is_a_queue_which_the_answer_says(
     assert seen == [way != "plain"]
     answer = rig.sent[1][-1]
     assert (answer.ext["queueId"], answer.ext["queueOffset"]) == (str(queue), "1")
+
+
+def test_what_the_core_delivers_after_a_delay_is_what_the_handlers_deliver(tmp_path: Path, way: str) -> None:
+    brokers = [Recorder(tmp_path / name, plain=name == "plain") for name in ("plain", "handlers")]
+    assert (brokers[0].parts.delay.quick is not None) == (way != "plain")
+    for broker in brokers:
+        broker.connect(1)
+        for round_of in range(3):
+            first = 10 * round_of
+            broker.handle(Frames(1, b"".join(delayed(first + n, str(1 + n % 2)) for n in range(9))))
+            broker.until(broker.now + 6_000)
+        broker.parts.delay.count_quick()
+        broker.stop()
+    plain, handlers = brokers
+    assert plain.parts.store.reads.max_offset("Plain", 0) == 27
+    assert plain.files() == handlers.files()
+    assert plain.parts.stats.put_messages.total == handlers.parts.stats.put_messages.total == 54

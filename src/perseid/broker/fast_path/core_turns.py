@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from perseid import core
 from perseid.broker.metadata.system_topics import NOT_SENDABLE
 from perseid.store.plain import packed_host
-from perseid.wire.names import HALF_TOPIC, TIMER_TOPIC
+from perseid.wire.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from perseid.wire.record import MAX_TOPIC_BYTES
 from perseid.wire.topic_flags import PERM_WRITE
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from perseid.core.batch import Batch as CoreBatch
     from perseid.core.batch import Target as CoreTarget
     from perseid.core.commits import Commits as CommitBatch
+    from perseid.core.delays import Delays as DelayBatch
     from perseid.core.deliveries import Deliveries as DeliveryBatch
     from perseid.store.store import MessageStore
     from perseid.store.timer.log import Unit
@@ -148,6 +149,24 @@ class CoreDeliveries(CoreTurn):
             self._metrics.add(topic, -count, self._ports.turn.now)
 
 
+class CoreDelays(CoreTurn):
+    """Delayed messages whose time has come, by the compiled core: `deliver` each, then `settle`."""
+
+    def __init__(self, ports: CorePorts, compiled: Core) -> None:
+        host = packed_host(ports.settings.store_host)
+        delays: DelayBatch = compiled.delays.Delays(host, SCHEDULE_TOPIC.encode())
+        super().__init__(ports, compiled, delays)
+        self._delays = delays
+
+    def deliver(self, physical_offset: int) -> int:
+        """Take the message of the record at an offset of the log: where it will end in the log. 0: it has to be
+        delivered in the ordinary way, before which this is to be settled."""
+        record = self._ports.store.reads.record_at(physical_offset)
+        if record is None or not (self._begun or self._begin()):
+            return 0
+        return self._delays.deliver_delayed(record)
+
+
 class CoreCommits(CoreTurn):
     """Halves that are committed, by the compiled core: `commit` each, then `settle`."""
 
@@ -170,6 +189,12 @@ def deliveries_of(ports: CorePorts, timers: TimerStore, metrics: TimerMetrics) -
     """The quick way to deliver timed messages; None when there is none."""
     compiled = _compiled(ports)
     return CoreDeliveries(ports, compiled, timers, metrics) if compiled is not None else None
+
+
+def delays_of(ports: CorePorts) -> CoreDelays | None:
+    """The quick way to deliver delayed messages; None when there is none."""
+    compiled = _compiled(ports)
+    return CoreDelays(ports, compiled) if compiled is not None else None
 
 
 def commits_of(ports: CorePorts) -> CoreCommits | None:

@@ -32,6 +32,10 @@ def capability(
     """`cut`: the log goes another way."""
     metrics = timers.metrics
 
+    def count_quick(now: Millis) -> None:
+        timers.count_quick()
+        delay.count_quick()
+
     return Capability(
         name="scheduled",
         requests=requests,
@@ -55,7 +59,7 @@ def capability(
         timers=(
             Timer("delayed messages", leading_or_escaping(roles, escape, delay.tick), delay.next_deadline),
             Timer("messages for a time", timers.tick, timers.next_deadline),
-            Timer("counts of quick deliveries", lambda now: timers.count_quick()),
+            Timer("counts of quick deliveries", count_quick),
         ),
         checks=(timers.validate, leading(roles, delay.validate)),
         details=(timers.runtime_info, delay.runtime_info),

@@ -16,7 +16,8 @@ messages twice, and loses none.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -50,6 +51,23 @@ NOT_SENT_AWAY = frozenset((props.DELAY, props.TIMER_DELIVER_MS, props.TIMER_DELA
 """Properties that would have another master delay the message once more."""
 
 
+class QuickDelays(Protocol):
+    """Takes delayed messages whose time has come: `deliver` each, then `settle`."""
+
+    def deliver(self, physical_offset: int) -> int:
+        """Take the message that stands there: where it will end in the log. 0: it has to be delivered in the ordinary
+        way."""
+
+    def settle(self) -> None:
+        """Write what was taken."""
+
+    def count(self) -> None:
+        """Tell the statistics what was taken."""
+
+    def learn(self, topic: str, queue_id: int) -> None:
+        """Messages for this queue can be taken from now on."""
+
+
 class _Saved(SavedTable):
     """The file's form."""
 
@@ -61,7 +79,9 @@ class DelayService:
 
     def __init__(
         self, turn: Turn, settings: Settings, reads: Reads, appender: Appender, escape: Escape,
+        quick: Callable[[], QuickDelays | None],
     ) -> None:  # fmt: skip
+        """`quick` makes the quick way to deliver, where there is one."""
         self._turn = turn
         self._settings = settings
         self._reads = reads
@@ -82,6 +102,8 @@ class DelayService:
         """Levels whose next message is on its way to another master."""
         self._blocked: dict[int, str] = {}
         self._steps = 0
+        self._make_quick = quick
+        self.quick: QuickDelays | None = None
 
     @property
     def levels(self) -> int:
@@ -109,6 +131,13 @@ class DelayService:
         self._blocked.clear()
         self._unconfirmed.clear()
         self.offsets = dict(self._confirmed)
+        self.count_quick()
+        self.quick = None
+
+    def count_quick(self) -> None:
+        """Tell the statistics what was delivered the quick way."""
+        if self.quick is not None:
+            self.quick.count()
 
     def start(self, now: Millis) -> None:
         """Begin, with a first look after `FIRST_RUN_MS`, as in the original."""
@@ -119,6 +148,7 @@ class DelayService:
             if self.offsets[level] < end:
                 self._due[level] = now + FIRST_RUN_MS
         self._confirmed = dict(self.offsets)
+        self.quick = self._make_quick()
 
     def adopt(self, offsets: dict[int, int], version: DataVersion | None) -> None:
         """Let the offsets be a master's. A slave delivers nothing."""
@@ -152,6 +182,8 @@ class DelayService:
         self._confirm()
         for level in [level for level, due in self._due.items() if due <= now]:
             self._run(level, now)
+        if self.quick is not None:
+            self.quick.settle()
 
     def _run(self, level: int, now: Millis) -> None:
         reads, queue_id = self._reads, level - 1
@@ -178,6 +210,12 @@ class DelayService:
     def _deliver(self, level: int, physical_offset: int) -> int | None:
         """Store one message under its real topic; where it ends in the log (0: it is skipped), None: try again
         later."""
+        quick = self.quick
+        if quick is not None:
+            if end := quick.deliver(physical_offset):
+                self._blocked.pop(level, None)
+                return end
+            quick.settle()
         message = self._real(level, physical_offset)
         if message is None:
             return 0
@@ -187,6 +225,8 @@ class DelayService:
             self._hindered(level, message.topic, physical_offset, str(refused))
             return None
         self._blocked.pop(level, None)
+        if quick is not None:
+            quick.learn(message.topic, message.queue_id)
         return placed.physical_offset + placed.size
 
     def _real(self, level: int, physical_offset: int) -> Message | None:
