@@ -57,11 +57,12 @@ from perseid.wire.host import Host
 from perseid.wire.record import RecordError
 
 try:
-    from . import ends, permitted, secured
+    from . import ends, permitted, poppers, secured
     from .twins import ReplicaTwins, Twins, checked_core
 except ImportError:  # run.py puts this folder on the path
     import ends  # type: ignore[no-redef]
     import permitted  # type: ignore[no-redef]
+    import poppers  # type: ignore[no-redef]
     import secured  # type: ignore[no-redef]
     from twins import ReplicaTwins, Twins, checked_core  # type: ignore[no-redef]
 
@@ -445,6 +446,7 @@ TARGETS: dict[str, Target] = {
         permitted.users_files,
         core,
         signed_core,
+        poppers.pops,
         slave,
         ha_master,
         ha_slave,
@@ -647,6 +649,7 @@ def _seeds() -> dict[str, list[bytes]]:
         "controller_events": EVENTS,
         "tls": secured.SEEDS,
         **permitted.SEEDS,
+        "pops": poppers.SEEDS,
         "controller_snapshots": _snapshots(),
         "epoch_files": [encode_epoch_file([EpochEntry(1, 0), EpochEntry(4, 900)]), b"0\n0\n"],
         "traces": [

@@ -9,9 +9,9 @@ from .mutate import inputs
 from .targets import SEEDS, TARGETS
 
 INPUTS = 3000
-FEWER = {"ha_master": 600, "ha_slave": 400, "tls": 400}
+FEWER = {"pops": 150, "ha_master": 600, "ha_slave": 400, "tls": 400}
 """Of those that begin with a store, or a handshake, of their own each time."""
-EXPENSIVE = {"core", "signed_core", "columns", "pulled", "sink", "slave"}
+EXPENSIVE = {"core", "signed_core", "pops", "columns", "pulled", "sink", "slave"}
 """They compare two ways for each input."""
 
 

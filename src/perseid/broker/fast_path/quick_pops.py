@@ -7,8 +7,7 @@ handler's (`PopRequests.take`). Acknowledgements of one checkpoint in a row are 
 their answers; what the handler would do with them one by one is done once for all (`PopService.gather_run`).
 
 Left to the handlers: static topics, lite topics, messages popped in order, messages that are not out any more, the
-second port, signed requests, headers with escapes, what has to be fetched from the disk, and checkpoints of an earlier
-master that have not come yet.
+second port, signed requests, headers with escapes, and checkpoints of an earlier master that have not come yet.
 """
 
 from __future__ import annotations
@@ -122,7 +121,6 @@ class QuickPops:
             or requests.groups.rows.get(header.consumer_group) is not checked.group
             or requests.appender.overload() is not None
             or self._saves.due
-            or not requests.reads.all_hot
             or not service.loaded
             or service.full
         ):
@@ -131,9 +129,14 @@ class QuickPops:
         self._roads.fast[RequestCode.POP_MESSAGE] += 1
         found = Popped(header.max_msg_nums, requests.holds.work)
         try:
-            requests.take(header, requests.places(header, checked.topic), checked.wanted, found)
+            places = requests.places(header, checked.topic)
+            parts = requests.cold(header, checked.wanted, places)
+            if parts:
+                requests.fetches.wait(self._request(conn, data, at), parts)
+                return end
+            requests.take(header, places, checked.wanted, found)
             if not found.buffers:
-                self._miss(prepared, conn, data, at, found)
+                self._miss(prepared, self._request(conn, data, at), found)
                 return end
         except RequestRefused as refused:
             requests.turn.write(conn.id, response_head(opaque, refused.code, remark=refused.remark))
@@ -148,15 +151,18 @@ class QuickPops:
         born = header.born_time
         return born <= 0 or self._requests.turn.now - born - header.poll_time > LATE_MS
 
-    def _miss(self, prepared: PreparedPop, conn: Connection, data: Buffer, at: int, found: Popped) -> None:
+    def _miss(self, prepared: PreparedPop, request: Request, found: Popped) -> None:
         """Answer a pop that found nothing, or let it wait."""
         requests = self._requests
-        command, _ = decode_at(memoryview(data), at)
-        header = command.header(PopMessageRequest)
-        request = Request(conn, command, header)
-        reply = requests.answer(request, header, prepared.checked.wanted, found)
+        reply = requests.answer(request, request.header, prepared.checked.wanted, found)
         if reply is not None:
             requests.turn.reply(request, reply)
+
+    @staticmethod
+    def _request(conn: Connection, data: Buffer, at: int) -> Request:
+        """The pop whose frame begins at `at`, as it is handed to those that let it wait."""
+        command, _ = decode_at(memoryview(data), at)
+        return Request(conn, command, command.header(PopMessageRequest))
 
     def _answer(self, header: PopMessageRequest, conn: Connection, opaque: int, found: Popped) -> None:
         requests, size = self._requests, sum(map(len, found.buffers))
