@@ -392,11 +392,11 @@ def taken(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return seen
 
 
-def send_of(n: int, topic: str = "Plain", **fields: object) -> bytes:
+def send_of(n: int, topic: str = "Plain", body: bytes = b"body", **fields: object) -> bytes:
     header = SendMessageRequestV2(
         producer_group="p", topic=topic, default_topic="TBW102", default_topic_queue_nums=4, queue_id=0, sys_flag=0,
         born_timestamp=1, flag=0, properties=f"UNIQ_KEY\x01ID{n:030d}\x02",
     )  # fmt: skip
     for name, value in fields.items():
         setattr(header, name, value)
-    return command.encode_request(RequestCode.SEND_MESSAGE_V2, n, header, b"body")
+    return command.encode_request(RequestCode.SEND_MESSAGE_V2, n, header, body)

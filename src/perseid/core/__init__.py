@@ -3,7 +3,8 @@
     layout ← scan (a frame's bytes) ← signers (who signed a request) ← sends (a send's header and properties) ← batch
     (the plain sends of a turn)
     scan ← properties (of stored records, by name) ← conditions (what SQL92 expressions are made of)
-    scan, properties ← pulls (which pull it is, and the records that answer it)
+    scan ← pulls (which pull it is)
+    properties, pulls ← pull_answers (the answers to the pulls of a read)
     scan ← pops (which request of POP it is, and acknowledgements of one checkpoint)
     batch ← records (the records that a slave was sent)
     batch ← redirects (sends with a time of their own, and halves, too) and deliveries (those whose time has come)
@@ -44,6 +45,7 @@ from perseid.core import (  # noqa: F401  # by their names, below
     messages,
     pops,
     properties,
+    pull_answers,
     pulls,
     records,
     redirects,
@@ -74,7 +76,11 @@ class Core(NamedTuple):
     properties: ModuleType
     conditions: ModuleType
     pulls: ModuleType
+<<<<<<< HEAD
     pops: ModuleType
+=======
+    pull_answers: ModuleType
+>>>>>>> 29d65b3 (Pulls: all of a read in one call of the core, from the frame to the answer; lite pulls, any texts in headers)
     records: ModuleType
     entries: ModuleType
     stored: ModuleType

@@ -51,3 +51,6 @@ WITHIN, AT_BEGIN, AT_END = 0, 1, 2
 """Where in a property a text is looked for."""
 TERM_WORK = 128
 """What a term of an expression costs besides the bytes of the properties in which it looks, as so many of them."""
+
+NEXT, LOW, HIGH, OPAQUE = range(4)
+"""The numbers in the header of a pull's answer: the next offset, the queue's first and last one, the request's opaque."""

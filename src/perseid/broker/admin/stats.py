@@ -258,10 +258,12 @@ class BrokerStats:
         self._put_times[bucket] += sends
         self.put_time_max_ms = max(self.put_time_max_ms, elapsed_ms)
 
-    def got(self, group: str, topic: str, messages: int) -> None:
-        """A pull of `group` was answered with `messages`."""
-        self.get_found.total += 1
-        self.get_all.total += 1
+    def got(self, group: str, topic: str, messages: int, pulls: int = 1) -> None:
+        """`pulls` of `group` were answered with `messages`."""
+        if not pulls:
+            return
+        self.get_found.total += pulls
+        self.get_all.total += pulls
         self.transferred.total += messages
         if self._one_row_of_lmq:
             group, topic = (LMQ_PREFIX if is_lmq(name) else name for name in (group, topic))
@@ -272,10 +274,10 @@ class BrokerStats:
         if not self._is_system(topic):
             self.get_total += messages
 
-    def missed(self) -> None:
-        """A pull was answered without messages."""
-        self.get_missed.total += 1
-        self.get_all.total += 1
+    def missed(self, pulls: int = 1) -> None:
+        """`pulls` were answered without messages."""
+        self.get_missed.total += pulls
+        self.get_all.total += pulls
 
     # ---- time ----
 

@@ -197,7 +197,7 @@ class CoreSends(CoreTurn):
     def unusual(self, conn: Connection, data: Buffer) -> Iterable[Command]:
         """Take the plain sends of a read; the other commands come out, all before them written.
         RemoteProtocolError at a frame that can't be read."""
-        at = self._take(conn, data, 0)
+        at = self._take_pulls(conn, data, self._take(conn, data, 0))
         return () if at == len(data) else self._others(conn, data, at)
 
     def _take(self, conn: Connection, data: Buffer, at: int) -> int:
@@ -208,24 +208,30 @@ class CoreSends(CoreTurn):
             return self._batch.take(data, at, conn.packed_host, signers)
         return at
 
+    def _take_pulls(self, conn: Connection, data: Buffer, at: int) -> int:
+        """Let the core answer what it can of the pulls from `at` on, and take the sends behind them; where it stopped."""
+        while at < len(data) and self._pulls.may_be(data, at):
+            if self._batch.touched:
+                self.settle()
+            begin, at = at, self._pulls.take(conn, data, at)
+            if at == begin:
+                break
+            at = self._take(conn, data, at)
+        return at
+
     def _others(self, conn: Connection, data: Buffer, at: int) -> Iterator[Command]:
         """The commands from `at` on that the core does not take; it takes those between them."""
         view = memoryview(data)
         while at < len(view):
             may_be_pull = self._pulls.may_be(data, at)
-            if may_be_pull:
-                self.settle()
-                begin, at = at, self._pulls.take(conn, data, at)
-                if at != begin:
-                    at = self._take(conn, data, at)
-                    continue
+            keys = self._pulls.keys if may_be_pull else ()
             pops = self._pops if not may_be_pull and QuickPops.may_be(data, at) else None
             if pops is not None:
                 self.settle()
                 begin, at = at, pops.take(conn, data, at)
                 if at != begin:
                     self._ports.dispatch.only_plain = False  # something may be due sooner than before
-                    at = self._take(conn, data, at)
+                    at = self._take_pulls(conn, data, self._take(conn, data, at))
                     continue
             command, end = decode_at(view, at)
             if command.code == RequestCode.END_TRANSACTION and command.is_oneway:  # it is done at the turn's end
@@ -235,14 +241,13 @@ class CoreSends(CoreTurn):
                 self._note_why(conn, command)
                 self.settle()
                 self.count()
-                key = self._pulls.key if may_be_pull else b""
                 yield command
-                if key:
-                    self._pulls.learn(key, conn, command)
+                if keys:
+                    self._pulls.learn(keys, conn, command)
                 if pops is not None and pops.key:
                     pops.learn(conn, command)
                 at = end
-            at = self._take(conn, data, at)
+            at = self._take_pulls(conn, data, self._take(conn, data, at))
 
     def _note_why(self, conn: Connection, command: Command) -> None:
         """Count why the core left a send to its handler, if this one's reason is looked for."""
@@ -269,8 +274,13 @@ class CoreSends(CoreTurn):
         """The frames that answer what was taken since this was last asked."""
         return self._batch.answers()
 
+    def count(self) -> None:
+        super().count()
+        self._pulls.count()
+
     def settle(self) -> None:
         super().settle()
+        self._pulls.settle()
         if self._batch.halves:
             self._ports.transactions.opened(self._batch.halves)
             self._batch.halves.clear()

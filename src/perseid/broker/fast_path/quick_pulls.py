@@ -8,8 +8,7 @@ Topic, group and queue are compared besides, since a send or a pull may create t
 Where pulls have to be signed, each one's signature is checked besides (`signers`).
 
 Left to the ordinary handler: pulls of static topics, what is not found (it waits, or is refused), what has to be
-fetched, answers longer than GATHER_BYTES, pulls at the second port, and all pulls while an operator's reset of an
-offset waits to be taken up.
+fetched, pulls at the second port, and all pulls while an operator's reset of an offset waits to be taken up.
 """
 
 from __future__ import annotations
@@ -19,12 +18,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Buffer
 from perseid.broker.consume import pull
+from perseid.broker.consume.filter import READ_WORK
 from perseid.broker.fast_path.signers import Signers, text_of_pull
 from perseid.broker.kernel.request import VIP_LISTENER, Connection, Request
-from perseid.core.layout import UNIT_BYTES
+from perseid.core.layout import HIGH, LOW, NEXT, OPAQUE
 from perseid.security.signature import ACCESS_KEY
 from perseid.store.consume_queue import ConsumeQueue
-from perseid.store.reading import SPAN_BYTES, scan_units, window
+from perseid.store.reading import scan_units
 from perseid.store.results import ReadStatus
 from perseid.wire.codes import RequestCode, Serializer
 from perseid.wire.command import Command, response_head
@@ -36,17 +36,20 @@ if TYPE_CHECKING:
     from perseid.broker.kernel.roads import Roads
     from perseid.broker.static_topics.mappings import TopicMappings
     from perseid.core import Core
-    from perseid.core.pulls import Pulls as CorePulls
+    from perseid.core.pull_answers import Answers, Head, Prepared
 
-PULL_HINT = b'11,"'
-"""What stands behind `{"code":` in a pull, at byte 16 of a frame."""
-BINARY_PULL_HINT = (11).to_bytes(2, "big")
+CODES = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+CODE_FIRST = b'{"code":'
+PULL_HINTS = (b'11,"', b'361,')
+"""What stands behind that in a pull, at byte 16 of a frame."""
+BINARY_PULL_HINTS = tuple(code.to_bytes(2, "big") for code in CODES)
 """What a binary header begins with, at byte 8 of a frame."""
 MAX_PREPARED = 20_000
 """Of one broker. When there are more, all are learnt anew."""
-GATHER_BYTES = 64 * 1024
-"""Records up to this size together are copied into one piece; above it, copying costs more than sending pieces."""
-_SAMPLE = (1_111_111_111, 2_222_222_222, 3_333_333_333)
+_OFFSETS = {NEXT: 1_111_111_111, LOW: 2_222_222_222, HIGH: 3_333_333_333}
+_OPAQUE = 1_234_567_891
+_BINARY_FIXED_BYTES = 17
+"""Of a binary header: what stands before its remark, with the remark's length."""
 
 
 class Signed(NamedTuple):
@@ -57,54 +60,34 @@ class Signed(NamedTuple):
     permit: tuple[str, str]
 
 
-class PreparedPull:
-    """What the checks of one pull came to."""
-
-    __slots__ = (
-        "checked", "commits", "generation", "header", "key", "limits", "queue", "serializer", "signed", "suggest",
-        "text",
-    )  # fmt: skip
-
-    def __init__(
-        self, generation: int, suggest: int, header: PullMessageRequest, checked: pull.Admitted, queue: ConsumeQueue
-    ) -> None:
-        self.header = header
-        self.checked = checked
-        self.queue = queue
-        self.generation = generation
-        self.key = header.topic, header.queue_id
-        self.limits = pull.limits(header)
-        self.suggest = suggest
-        self.commits = header.sys_flag & pull.COMMIT_OFFSET != 0
-        self.serializer = Serializer.JSON
-        self.text = b""
-        """The frame up to the header's end in JSON, with places for next, first and last offset and opaque."""
-        self.signed: Signed | None = None
-        """Where pulls have to be signed."""
-
-    def answer_in(self, serializer: Serializer) -> PreparedPull:
-        """Make the text of its answers."""
-        self.serializer = serializer
-        if serializer == Serializer.JSON:
-            text = self.head(0, *_SAMPLE).replace(b"%", b"%%")
-            for number in _SAMPLE:
-                text = text.replace(b"%d" % number, b"%d")
-            self.text = text.replace(b'"opaque":0,', b'"opaque":%d,')[8:]
-        return self
-
-    def head(
-        self, opaque: int, next_offset: int, low: int, high: int, status: ReadStatus = ReadStatus.FOUND
-    ) -> bytes:
-        """An answer up to its records."""
-        header = PullMessageResponse(
-            suggest_which_broker_id=self.suggest,
-            next_begin_offset=next_offset,
-            min_offset=low,
-            max_offset=high,
-            topic_sys_flag=self.checked.topic.topic_sys_flag,
-            group_sys_flag=self.checked.group.group_sys_flag,
-        )
-        return response_head(opaque, pull.CODES[status], header, remark=status.name, serializer=self.serializer)
+def head_of(compiled: Core, checked: pull.Admitted, suggest: int, status: ReadStatus, serializer: Serializer) -> Head:
+    """What answers of this status begin with."""
+    header = PullMessageResponse(
+        suggest_which_broker_id=suggest,
+        next_begin_offset=_OFFSETS[NEXT],
+        min_offset=_OFFSETS[LOW],
+        max_offset=_OFFSETS[HIGH],
+        topic_sys_flag=checked.topic.topic_sys_flag,
+        group_sys_flag=checked.group.group_sys_flag,
+    )
+    raw = response_head(_OPAQUE, pull.CODES[status], header, remark=status.name, serializer=serializer)[8:]
+    binary = serializer != Serializer.JSON
+    texts = {number: b"%d" % value for number, value in _OFFSETS.items()}
+    ext_at = 0
+    if binary:
+        ext_at = _BINARY_FIXED_BYTES + len(status.name)
+        size = int.from_bytes(raw[ext_at : ext_at + 4], "big") - sum(map(len, texts.values()))
+        raw = raw[:ext_at] + size.to_bytes(4, "big") + raw[ext_at + 4 :]
+        texts = {number: len(text).to_bytes(4, "big") + text for number, text in texts.items()}
+        ext_at += 8
+    texts[OPAQUE] = _OPAQUE.to_bytes(4, "big") if binary else b"%d" % _OPAQUE
+    order = sorted(texts, key=lambda number: raw.index(texts[number]))
+    pieces = []
+    for number in order:
+        before, _, raw = raw.partition(texts[number])
+        pieces.append(before)
+    found: Head = compiled.pull_answers.Head([*pieces, raw], order, ext_at)
+    return found
 
 
 class QuickPulls:
@@ -120,87 +103,77 @@ class QuickPulls:
         self._generation = generation
         self._mappings = mappings
         self._roads = roads
-        self._pulls: CorePulls = compiled.pulls.Pulls(signers is not None)
+        self._compiled = compiled
+        self._begun = False
+        self._who: Connection | None = None
+        """Whose pulls are taken."""
+        self._pulls: Answers = compiled.pull_answers.Answers(
+            signers is not None, requests.store.queues.table, requests.topics.rows, requests.groups.rows,
+            self._admits, self._commit, requests.offsets.pulled,
+        )  # fmt: skip
 
     @staticmethod
     def may_be(data: Buffer, at: int) -> bool:
-        """Does a frame look like a pull?"""
-        return data[at + 16 : at + 20] == PULL_HINT or data[at + 8 : at + 10] == BINARY_PULL_HINT
+        """Does a frame look like a pull? Where the code does not come first, any may be one."""
+        hint = data[at + 16 : at + 20]
+        return (
+            hint in PULL_HINTS
+            or data[at + 8 : at + 10] in BINARY_PULL_HINTS
+            or (data[at + 8 : at + 9] == b"{" and data[at + 8 : at + 16] != CODE_FIRST)
+        )
 
     def take(self, conn: Connection, data: Buffer, at: int) -> int:
-        """Answer the pull whose frame begins at `at`, if it can be done quickly: where the frame ends, else `at`."""
-        requests, pulls = self._requests, self._pulls
-        prepared: PreparedPull | None = pulls.find(data, at)
-        if prepared is None or not self._is_good(prepared, conn) or not self._is_admitted(prepared.signed, conn):
+        """Answer the pulls that stand one behind the other from `at` on, as far as it can be done quickly: where the next
+        frame is, which is at `at` if the first one can't be."""
+        requests, pulls, work = self._requests, self._pulls, self._requests.holds.work
+        self._who = conn
+        if not self._begun:
+            self._begin()
+        if conn.listener == VIP_LISTENER or requests.offsets.resets_wait:
+            pulls.find(data, at)
             return at
-        queue, offset, config = prepared.queue, pulls.queue_offset, requests.store.config
-        low, high = queue.min, queue.shown
-        if not low <= offset < high:
-            return at
-        log, codes, expression = requests.store.log, prepared.checked.wanted.codes, prepared.checked.wanted.expression
-        hot_from = log.end - config.hot_bytes
-        most, most_bytes = prepared.limits
-        wants, work = None if expression is None else expression.wants, requests.holds.work
-        if wants is not None and work.left <= 0:
-            return at
-        terms = 0 if expression is None else expression.terms
-        scan = most if codes is None and wants is None else scan_units(config, most)
-        if hot_from > 0 and queue.segments.cold(offset * UNIT_BYTES, scan * UNIT_BYTES):
-            return at
-        units = queue.units(offset, scan)
-        if not units:
-            return at
-        recent = window(log, config, units, most, most_bytes)
-        if recent is None:
-            return at
-        records, first, most, most_bytes = recent
-        if wants is not None and first < hot_from:  # any of them may be looked at
-            records = records[:SPAN_BYTES]
-            if log.segments.cold(first, len(records)):
-                return at
-        most_work = work.left - work.floor()
-        pulls.gather(units, records, first, most, most_bytes, GATHER_BYTES, codes, wants, terms, most_work)
+        at = pulls.take(data, at, work.left, READ_WORK)
         work.left -= pulls.work
-        if pulls.scanned == 0:
-            return at
-        if pulls.count and first < hot_from and log.segments.cold(first, pulls.reach):
-            return at
-        self._answer(prepared, conn, offset + pulls.scanned, low, high)
-        self._roads.fast[RequestCode.PULL_MESSAGE] += 1
-        return pulls.end
+        for piece in pulls.out:
+            requests.turn.write(conn.id, piece)
+        return at
 
-    def _answer(self, prepared: PreparedPull, conn: Connection, next_offset: int, low: int, high: int) -> None:
-        requests, pulls, header = self._requests, self._pulls, prepared.header
-        group, (topic, queue_id) = header.consumer_group, prepared.key
-        if prepared.commits and pulls.commit_offset >= 0:
-            step = requests.settings.current.consumer_offset_update_version_step
-            requests.offsets.commit(topic, group, queue_id, pulls.commit_offset, requests.turn.now, step)
-        if pulls.count == 0:
-            requests.stats.missed()
-            head = prepared.head(pulls.opaque, next_offset, low, high, ReadStatus.NO_MATCHED_MESSAGE)
-            requests.turn.write(conn.id, pulls.frame(head))
-            return
-        requests.stats.got(group, topic, pulls.count)
-        requests.offsets.pulled(topic, group, queue_id, next_offset)
-        if prepared.text:
-            text = prepared.text % (next_offset, low, high, pulls.opaque)
-            head = b"\0\0\0\0" + len(text).to_bytes(4, "big") + text
-        else:
-            head = prepared.head(pulls.opaque, next_offset, low, high)
-        requests.turn.write(conn.id, pulls.frame(head))
+    def _begin(self) -> None:
+        """Pulls come, before which something else was handled."""
+        requests, store = self._requests, self._requests.store
+        config, end = store.config, store.log.end
+        limits = self._compiled.pull_answers.Limits(
+            end - config.hot_bytes, end - config.in_memory_bytes, end,
+            config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory,
+        )  # fmt: skip
+        self._pulls.begin(self._generation.number, requests.turn.now, store.log.segments, limits)
+        self._begun = True
 
-    def _is_good(self, prepared: PreparedPull, conn: Connection) -> bool:
-        """Would the checks of the ordinary handler come to the same?"""
-        requests, checked = self._requests, prepared.checked
-        return (
-            prepared.generation == self._generation.number
-            and requests.turn.now < checked.until
-            and conn.listener != VIP_LISTENER
-            and requests.store.queues.get(*prepared.key) is prepared.queue
-            and requests.topics.rows.get(prepared.header.topic) is checked.topic
-            and requests.groups.rows.get(prepared.header.consumer_group) is checked.group
-            and not requests.offsets.resets_wait
-        )
+    def settle(self) -> None:
+        """Something else is handled next, or nothing in this turn."""
+        if self._begun:
+            self._begun = False
+            self._pulls.let_go()
+
+    def count(self) -> None:
+        """Tell the statistics of the pulls that were answered."""
+        stats = self._requests.stats
+        for one in self._pulls.uncounted:
+            stats.got(one.group_name, one.topic_name, one.messages, one.pulls)
+            stats.missed(one.misses)
+            self._roads.fast[one.code] += one.pulls + one.misses
+            one.pulls = one.messages = one.misses = 0
+        self._pulls.uncounted.clear()
+
+    def _commit(self, prepared: Prepared, offset: int) -> None:
+        requests = self._requests
+        step = requests.settings.current.consumer_offset_update_version_step
+        topic, queue_id = prepared.key
+        requests.offsets.commit(topic, prepared.group_name, queue_id, offset, requests.turn.now, step)
+
+    def _admits(self, prepared: Prepared) -> bool:
+        assert self._who is not None, "a pull of nobody"
+        return self._is_admitted(prepared.signed, self._who)
 
     def _is_admitted(self, signed: Signed | None, conn: Connection) -> bool:
         """Did somebody sign the pull that was found last who may, where that is asked for?"""
@@ -214,14 +187,14 @@ class QuickPulls:
         return signer.has_signed(signed.text % (pulls.commit_offset, pulls.queue_offset), pulls.signature)
 
     @property
-    def key(self) -> bytes:
-        """Of the frame that `take` left to the ordinary handler; `b""` when it can't be prepared."""
-        return self._pulls.key
+    def keys(self) -> tuple[bytes, ...]:
+        """Of the frame that `take` left to the ordinary handler; none when it can't be prepared."""
+        return self._pulls.keys
 
-    def learn(self, key: bytes, conn: Connection, command: Command) -> None:
+    def learn(self, keys: tuple[bytes, ...], conn: Connection, command: Command) -> None:
         """Prepare a pull that the ordinary handler has answered, if it may be."""
         requests = self._requests
-        if command.code != RequestCode.PULL_MESSAGE or command.flag or conn.listener == VIP_LISTENER:
+        if command.code not in CODES or command.flag or conn.listener == VIP_LISTENER:
             return
         try:
             header = command.header(PullMessageRequest)
@@ -235,15 +208,38 @@ class QuickPulls:
             return
         queue = requests.store.queues.get(header.topic, header.queue_id)
         if queue is not None and not requests.topics.is_special(header.topic):
-            suggest = requests.replicas.suggest(checked.group, -1)
-            prepared = PreparedPull(self._generation.number, suggest, header, checked, queue)
-            prepared.signed = signed
-            self._pulls.learn(key, prepared.answer_in(command.serializer), MAX_PREPARED)
+            prepared = self._prepared(header, checked, queue, command.serializer, signed)
+            prepared.code = command.code
+            for key in keys:
+                self._pulls.learn(key, prepared, MAX_PREPARED)
+
+    def _prepared(
+        self, header: PullMessageRequest, checked: pull.Admitted, queue: ConsumeQueue, serializer: Serializer,
+        signed: Signed | None,
+    ) -> Prepared:  # fmt: skip
+        requests, wanted = self._requests, checked.wanted
+        suggest = requests.replicas.suggest(checked.group, -1)
+        found, missed = (
+            head_of(self._compiled, checked, suggest, status, serializer)
+            for status in (ReadStatus.FOUND, ReadStatus.NO_MATCHED_MESSAGE)
+        )
+        names = header.topic, header.consumer_group, header.queue_id
+        prepared: Prepared = self._compiled.pull_answers.Prepared(
+            self._generation.number, checked.until, queue, checked.topic, checked.group, names, found, missed
+        )
+        prepared.commits = header.sys_flag & pull.COMMIT_OFFSET != 0
+        prepared.most, prepared.most_bytes = pull.limits(header)
+        prepared.codes, prepared.signed = wanted.codes, signed
+        if wanted.expression is not None:
+            prepared.wants, prepared.terms = wanted.expression.wants, wanted.expression.terms
+        filtered = wanted.codes is not None or wanted.expression is not None
+        prepared.scan = scan_units(requests.store.config, prepared.most) if filtered else prepared.most
+        return prepared
 
     def _learn_signer(self, conn: Connection, command: Command, header: PullMessageRequest) -> Signed | None:
         """Keep who signed the pull that was found last, and of what; None when nobody did who may, or only the gate can
         tell."""
-        assert self._signers is not None
+        assert self._signers is not None, "nobody signs"
         text = text_of_pull(command)
         if text is None:
             return None
