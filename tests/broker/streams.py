@@ -95,9 +95,7 @@ ALONE = RaftConfig(
 class Recorder(Rig):
     """A rig that keeps the bytes of all answers."""
 
-    def __init__(
-        self, root: Path, *, plain: bool, flush: str = "ASYNC_FLUSH", access: Access | None = None
-    ) -> None:
+    def __init__(self, root: Path, *, plain: bool, flush: str = "ASYNC_FLUSH", access: Access | None = None) -> None:
         self.raw: dict[int, bytearray] = {}
         raft = ALONE if flush == GROUP else None
         store = replace(SMALL, flush_disk_type="ASYNC_FLUSH" if raft else flush)

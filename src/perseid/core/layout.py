@@ -53,4 +53,4 @@ TERM_WORK = 128
 """What a term of an expression costs besides the bytes of the properties in which it looks, as so many of them."""
 
 NEXT, LOW, HIGH, OPAQUE = range(4)
-"""The numbers in the header of a pull's answer: the next offset, the queue's first and last one, the request's opaque."""
+"""The numbers in the header of a pull's answer: the next offset, the queue's first and last one, and the opaque."""

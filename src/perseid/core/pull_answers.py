@@ -2,10 +2,10 @@
 # cython: wraparound=False, initializedcheck=False, cdivision=True, embedsignature=True
 """Answers to pulls: from the frames of a read to the bytes that answer them, in one call.
 
-`take` answers the pulls that stand one behind the other, as far as each repeats a prepared one whose checks still count:
-it finds the queue's units, chooses by tag and by properties, and puts the records behind an answer's header. At the first
-frame of another kind, and at each pull that needs more (it has to wait, to be refused, or to be fetched), it stops having
-changed nothing for it.
+`take` answers the pulls that stand one behind the other, as far as each repeats a prepared one whose checks still
+count: it finds the queue's units, chooses by tag and by properties, and puts the records behind an answer's header. At
+the first frame of another kind, and at each pull that needs more (it has to wait, to be refused, or to be fetched), it
+stops, and has changed nothing for it.
 
     begin (what holds for all pulls until something else is handled) → take … take → let_go
 
@@ -27,7 +27,7 @@ compiled = not __file__.endswith(".py")
 MAX_PLACES = 1024
 """Records of one answer."""
 COPY_BYTES = 32 * 1024
-"""Records of up to this size together are copied; above it, sending pieces of the log costs less (docs/performance.md)."""
+"""Records of up to this size together are copied; above it, pieces of the log cost less (docs/performance.md)."""
 PIECES_BYTES = 8 * 1024 * 1024
 """Records of one answer, whatever the limits are; what is larger is left to the ordinary handler."""
 MAX_HEAD_BYTES = 2048
@@ -46,9 +46,9 @@ class Head:
     """An answer up to its records: texts, with a number behind each but the last one."""
 
     def __init__(self, texts: Sequence[bytes], numbers: Sequence[int], ext_at: int) -> None:
-        """`numbers`: which stands behind which text. `ext_at`: where a binary header has the length of its ext fields, in
-        which the three offsets' digits are not counted yet; there the opaque is 4 bytes, and an offset has its length
-        before it. 0: the header is JSON."""
+        """`numbers`: which stands behind which text. `ext_at`: where a binary header has the length of its ext fields,
+        in which the three offsets' digits are not counted yet; there the opaque is 4 bytes, and an offset has its
+        length before it. 0: the header is JSON."""
         assert len(texts) == len(numbers) + 1, f"{len(texts)} texts around {len(numbers)} numbers"
         assert sum(map(len, texts)) <= MAX_HEAD_BYTES, "too long a header for an answer"
         self._data = memoryview(b"".join(texts))
@@ -140,8 +140,8 @@ class Answers(Pulls):
         admits: Callable[[Prepared], bool], commit: Callable[[Prepared, int], Any],
         pulled: Callable[[str, str, int, int], Any],
     ) -> None:  # fmt: skip
-        """`queues`, `topics`, `groups`: always the same tables. `admits`: may the one who signed the pull that was found?
-        `commit`: its group has consumed up to an offset. `pulled`: it was given the messages below one."""
+        """`queues`, `topics`, `groups`: always the same tables. `admits`: may the one who signed the pull that was
+        found? `commit`: its group has consumed up to an offset. `pulled`: it was given the messages below one."""
         super().__init__(signed)
         self._queues, self._topics, self._groups = queues, topics, groups
         self._admits, self._commit, self._pulled = admits, commit, pulled
@@ -158,8 +158,8 @@ class Answers(Pulls):
         """Of the window, in the log."""
         self._units = NO_VIEW
         self.count = self.scanned = self.total = self.reach = 0
-        """Records that were gathered, units that were looked at for them, the records' bytes, and how far they reach from
-        the window's begin."""
+        """Records that were gathered, units that were looked at for them, the records' bytes, and where in the log they
+        end."""
         self.work = 0
         """What looking at their properties cost (`broker.consume.filter.Work`)."""
         self._properties = Properties()
@@ -181,9 +181,9 @@ class Answers(Pulls):
         self._base = 0
 
     def take(self, data: Buffer, at: int, work_left: int, most_work: int) -> int:
-        """Answer the pulls that stand one behind the other from `at` on: where the first one is that has to be looked at
-        otherwise, whose `keys` there are; or the end of the read. Their answers are in `out`. `work_left`: what looking at
-        properties may cost for all, `most_work`: for one."""
+        """Answer the pulls that stand one behind the other from `at` on: where the first one is that has to be looked
+        at otherwise, whose `keys` there are; or the end of the read. Their answers are in `out`. `work_left`: what
+        looking at properties may cost for all, `most_work`: for one."""
         total = self._look_at(data)
         self.work = 0
         self.out = []
@@ -203,21 +203,20 @@ class Answers(Pulls):
 
     def _answer(self, one: Prepared, most_work: int) -> bool:
         """Answer the pull that was found; False when that can't be done here, and nothing has changed."""
+        queue: Any = one.queue
+        low, high, limit = queue.min, queue.end, queue.limit
+        if limit < high:
+            high = limit
         if (
             one.generation != self._generation
             or self._now >= one.until
-            or self._queues.get(one.key) is not one.queue
+            or self._queues.get(one.key) is not queue
             or self._topics.get(one.topic_name) is not one.topic
             or self._groups.get(one.group_name) is not one.group
             or (one.wants is not None and most_work <= 0)
             or (self._must_sign and not self._admits(one))
         ):
             return False
-        low = one.queue.min
-        high = one.queue.end
-        limit = one.queue.limit
-        if limit < high:
-            high = limit
         offset = self.queue_offset
         if not low <= offset < high or not self._find_records(one, offset, min(one.scan, high - offset), most_work):
             return False
@@ -237,7 +236,8 @@ class Answers(Pulls):
         return True
 
     def _find_records(self, one: Prepared, offset: int, count: int, most_work: int) -> bool:
-        """Find what answers a pull among the units from this one on; False when they are not in memory, or not sound."""
+        """Find what answers a pull among the units from this one on; False when they are not in memory, or not
+        sound."""
         limits, segments = self._limits, one.queue.segments
         is_hot = limits.hot_from <= 0
         if not is_hot and segments.cold(offset * UNIT_BYTES, count * UNIT_BYTES):
@@ -318,7 +318,7 @@ class Answers(Pulls):
         if self.total > COPY_BYTES:
             self.out.append(bytes(self._head_bytes[:size]))
             return self._put_pieces()
-        made = bytearray(size + self.total)
+        made: Any = bytearray(size + self.total)
         self._fill(made, size)
         self.out.append(made)
         return 1

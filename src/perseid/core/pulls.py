@@ -41,8 +41,8 @@ class Pulls(Scanner):
         self.end = self.opaque = self.queue_offset = self.commit_offset = 0
         """Of the pull that was found: where its frame ends, and its three numbers."""
         self.keys: tuple[bytes, ...] = ()
-        """Of the frame that was looked at: its bytes without the numbers, and the same with its ext fields in the order of
-        their names, where they came in another one. None when it is no pull that has one."""
+        """Of the frame that was looked at: its bytes without the numbers, and the same with its ext fields in the order
+        of their names, where they came in another one. None when it is no pull that has one."""
         self._prepared: dict[bytes, Any] = {}
         self._found = self._key_end = 0
         self._key_bytes = bytearray(MAX_KEY_BYTES)
@@ -75,12 +75,10 @@ class Pulls(Scanner):
         if self._must_sign:
             self.signature = bytes(self._raw[self._signature_at : self._signature_end])
         key = bytes(self._key_bytes[: self._key_end])
+        self.keys = (key,)
         found = self._prepared.get(key)
-        if found is not None:
+        if found is not None or not self._sort_members():
             return found
-        if not self._sort_members():
-            self.keys = (key,)
-            return None
         self.keys = key, bytes(self._key_bytes[: self._key_end])
         return self._prepared.get(self.keys[1])
 
@@ -139,8 +137,8 @@ class Pulls(Scanner):
         return self._members
 
     def _sort_members(self) -> bool:
-        """Put the ext fields of the key in the order of their names; False when they can't be, or are so already. Two of
-        one name can't: the order says which counts."""
+        """Put the ext fields of the key in the order of their names; False when they can't be, or are so already. Two
+        of one name can't: the order says which counts."""
         moved = False
         if self._members < 2:
             return False
@@ -185,9 +183,9 @@ class Pulls(Scanner):
         return 0
 
     def _read_text(self, p: int, depth: int) -> int:
-        """Take in the text that begins at `p`, and the number behind it if it names one: where the next thing stands, or
-        -1. A name has no escapes, and nothing but ASCII: another spelling of a number's name would not be seen. A value
-        is compared as it stands."""
+        """Take in the text that begins at `p`, and the number behind it if it names one: where the next thing stands,
+        or -1. A name has no escapes, and nothing but ASCII: another spelling of a number's name would not be seen. A
+        value is compared as it stands."""
         stop = self._text_end(p + 1, self._body)
         if stop < 0:
             stop = self._value_end(p + 1)

@@ -209,7 +209,8 @@ class CoreSends(CoreTurn):
         return at
 
     def _take_pulls(self, conn: Connection, data: Buffer, at: int) -> int:
-        """Let the core answer what it can of the pulls from `at` on, and take the sends behind them; where it stopped."""
+        """Let the core answer what it can of the pulls from `at` on, and take the sends behind them: where it
+        stopped."""
         while at < len(data) and self._pulls.may_be(data, at):
             if self._batch.touched:
                 self.settle()
@@ -263,6 +264,7 @@ class CoreSends(CoreTurn):
 
     def count(self) -> None:
         super().count()
+        self._pulls.count()
         batch, fast = self._batch, self._ports.roads.fast
         if batch.took_310 or batch.took_10 or batch.took_320:
             for code, count in ((310, batch.took_310), (10, batch.took_10), (320, batch.took_320)):
@@ -273,10 +275,6 @@ class CoreSends(CoreTurn):
     def answers(self) -> bytes:
         """The frames that answer what was taken since this was last asked."""
         return self._batch.answers()
-
-    def count(self) -> None:
-        super().count()
-        self._pulls.count()
 
     def settle(self) -> None:
         super().settle()

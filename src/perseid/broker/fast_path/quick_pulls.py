@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 CODES = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 CODE_FIRST = b'{"code":'
-PULL_HINTS = (b'11,"', b'361,')
+PULL_HINTS = (b'11,"', b"361,")
 """What stands behind that in a pull, at byte 16 of a frame."""
 BINARY_PULL_HINTS = tuple(code.to_bytes(2, "big") for code in CODES)
 """What a binary header begins with, at byte 8 of a frame."""
@@ -123,8 +123,8 @@ class QuickPulls:
         )
 
     def take(self, conn: Connection, data: Buffer, at: int) -> int:
-        """Answer the pulls that stand one behind the other from `at` on, as far as it can be done quickly: where the next
-        frame is, which is at `at` if the first one can't be."""
+        """Answer the pulls that stand one behind the other from `at` on, as far as it can be done quickly: where the
+        next frame is, which is at `at` if the first one can't be."""
         requests, pulls, work = self._requests, self._pulls, self._requests.holds.work
         self._who = conn
         if not self._begun:

@@ -26,11 +26,11 @@ class Counts(Protocol):
     def put_took(self, elapsed_ms: int, sends: int = 1) -> None:
         """`sends` were answered `elapsed_ms` after they came."""
 
-    def got(self, group: str, topic: str, messages: int) -> None:
-        """A group read so many messages of a topic."""
+    def got(self, group: str, topic: str, messages: int, pulls: int = 1) -> None:
+        """A group read so many messages of a topic, with so many pulls."""
 
-    def missed(self) -> None:
-        """A read found nothing."""
+    def missed(self, pulls: int = 1) -> None:
+        """So many reads found nothing."""
 
     def forget_topic(self, topic: str) -> None:
         """The topic is deleted."""
