@@ -76,11 +76,8 @@ class Core(NamedTuple):
     properties: ModuleType
     conditions: ModuleType
     pulls: ModuleType
-<<<<<<< HEAD
-    pops: ModuleType
-=======
     pull_answers: ModuleType
->>>>>>> 29d65b3 (Pulls: all of a read in one call of the core, from the frame to the answer; lite pulls, any texts in headers)
+    pops: ModuleType
     records: ModuleType
     entries: ModuleType
     stored: ModuleType
