@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pairs import cpu_s
 from run import counted_load
-from servers import TOPIC_QUEUES, BenchError, Remote, Server, frame_of
+from servers import TOPIC_QUEUES, BenchError, Remote, Server, frame_of, parts_of_frame
 
 CREATE_TOPICS, HEARTBEAT, COMMIT_OFFSET = 18, 34, 15
 ONE_WAY = 2
@@ -79,9 +80,22 @@ def add_groups(server: Server, before: int, size: int) -> None:
     with Remote(server.ports[0], SET_UP_TIMEOUT_S) as remote:
         for begin in range(before, size, AT_ONCE):
             numbers = range(begin, min(begin + AT_ONCE, size))
-            remote.call(HEARTBEAT, {}, heartbeat(numbers))
+            ask(remote, HEARTBEAT, heartbeat(numbers))
             remote.socket.sendall(b"".join(offsets_of(number) for number in numbers))
-        remote.call(HEARTBEAT, {}, heartbeat(range(size - 1, size)))  # answered when all before it was done
+        ask(remote, HEARTBEAT, heartbeat(range(size - 1, size)))  # answered when all before it was done
+
+
+def ask(remote: Remote, code: int, body: bytes) -> None:
+    """A request of a client, which the broker asks and tells things meanwhile; BenchError when it is refused."""
+    remote.socket.sendall(frame_of(code, {}, body))
+    head: dict[str, Any] = {"flag": 0}
+    while not head["flag"] & 1:
+        prefix = remote.stream.read(4)
+        if len(prefix) < 4:
+            raise BenchError(f"the connection was closed while code {code} was asked")
+        head, _ = parts_of_frame(remote.stream.read(struct.unpack(">I", prefix)[0]))
+    if head["code"]:
+        raise BenchError(f"request {code} was answered with {head['code']}: {head.get('remark')}")
 
 
 def group(number: int) -> str:

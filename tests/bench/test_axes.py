@@ -1,5 +1,6 @@
 """What makes a broker grow: what is asked of it, and what its log looks like afterwards."""
 
+import io
 import json
 import struct
 import sys
@@ -12,7 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 import axes
-from servers import BenchError, parts_of_frame
+from servers import BenchError, frame_of, parts_of_frame
 
 FILE_BYTES = 4096
 RECORD = struct.pack(">II", 100, axes.RECORD_MAGICS[0]) + bytes(92)
@@ -26,9 +27,19 @@ class FakeRemote:
         self.sent: list[str] = []
         self.raw = b""
         self.socket = SimpleNamespace(sendall=self._take)
+        self.stream = io.BytesIO()
 
     def _take(self, data: bytes) -> None:
-        self.raw += data
+        """Heartbeats are answered, after a notice that groups have changed; commits are not."""
+        head, body = parts_of_frame(data[4:])
+        if head["code"] != 34:
+            self.raw += data
+            return
+        self.asked.append((34, json.loads(body)))
+        at = self.stream.tell()
+        self.stream.seek(0, io.SEEK_END)
+        self.stream.write(frame_of(40, {}) + frame_of(0, {}, flag=1))
+        self.stream.seek(at)
 
     def __enter__(self) -> "FakeRemote":
         return self

@@ -185,6 +185,29 @@ def test_a_node_that_gathers_hears_of_what_came_meanwhile_in_one_turn(
     run(main())
 
 
+def test_each_turn_tells_how_long_it_took(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that needs 25 ms for a frame: the clock is moved on, nobody waits."""
+    turns_ns: list[int] = []
+    moved_ns = [0]
+
+    def slow(event: Frames) -> list[Effect]:
+        moved_ns[0] += 25_000_000
+        return echo(event)
+
+    async def main() -> None:
+        clocks = CLOCKS | {"monotonic_ns": lambda: time.monotonic_ns() + moved_ns[0]}
+        monkeypatch.setattr(driver, "time", SimpleNamespace(sleep=time.sleep, **clocks))
+        async with Running(Node(Frames=slow)) as it:
+            it.driver.took = turns_ns.append
+            reader, writer = await it.dial()
+            before = len(turns_ns)
+            writer.write(FRAME)
+            assert await asyncio.wait_for(reader.readexactly(len(FRAME)), DEADLINE) == FRAME
+        assert max(turns_ns[before:]) >= 25_000_000 and min(turns_ns) >= 0
+
+    run(main())
+
+
 def test_writes_of_one_turn_leave_as_one_write(run: Any) -> None:
     """Two effects and what a feed adds: the connection's transport is written to once."""
 

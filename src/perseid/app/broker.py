@@ -221,8 +221,9 @@ def build(
     limits = Limits(idle_ms=loaded.process.server_channel_max_idle_time_seconds * 1000)
     dials = tls.dials() if tls is not None else None
     secured = tls.secure(listeners) if tls is not None else listeners
-    gathers = node.parts.acks.gathers
-    return node, Driver(node, disk, secured, name="broker", limits=limits, gathers=gathers, dials=dials)
+    driver = Driver(node, disk, secured, name="broker", limits=limits, gathers=node.parts.acks.gathers, dials=dials)
+    driver.took = node.parts.stats.turn_took
+    return node, driver
 
 
 async def serve(loaded: Loaded) -> int:

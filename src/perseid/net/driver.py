@@ -134,6 +134,8 @@ class Driver:
         """TLS handshakes of accepted connections that are under way."""
         self._shakes: deque[Connection] = deque()
         self._gathers = gathers
+        self.took: Callable[[int], None] | None = None
+        """Told after each turn how many nanoseconds it took."""
         self.connections: dict[ConnId, Connection] = {}
         self.partial_bytes = 0
         self.ports: dict[str, int] = {}
@@ -153,6 +155,7 @@ class Driver:
         self._ended = False
         self._dirty: list[Connection] = []
         self._turn_scheduled = False
+        self._turn_began_ns = 0
         self._now: Millis | None = None
         self._anchor_ns = 0
         """What the monotonic clock lacks to the time of day at the start."""
@@ -294,9 +297,10 @@ class Driver:
         """The node's time, the same for all of one turn of the event loop."""
         now = self._now
         if now is None:
-            now = self._now = (self._anchor_ns + time.monotonic_ns()) // 1_000_000
+            now_ns = time.monotonic_ns()
+            now = self._now = (self._anchor_ns + now_ns) // 1_000_000
             if not self._turn_scheduled:
-                self._turn_scheduled = True
+                self._turn_scheduled, self._turn_began_ns = True, now_ns
                 self._loop.call_soon(self._end_of_turn)
         return now
 
@@ -400,6 +404,8 @@ class Driver:
             self._look()
         self._turn_scheduled = False
         self._now = None
+        if self.took is not None:
+            self.took(time.monotonic_ns() - self._turn_began_ns)
         if self._gathers is not None and not self._ended and (pause_us := self._gathers()):
             time.sleep(min(pause_us, self.limits.gather_us) / 1e6)
 

@@ -167,3 +167,10 @@ def test_put_times() -> None:
 def test_runtime_text() -> None:
     stats = BrokerStats(START)
     assert stats.runtime_text(START + DAY_MS + 3_661_000) == "[ 1 days, 1 hours, 1 minutes, 1 seconds ]"
+
+
+def test_long_turns_are_counted_and_the_longest_is_known() -> None:
+    stats = BrokerStats(START)
+    for elapsed_ns in (1_000, 19_999_999, 20_000_000, 31_000_000, 5_000):
+        stats.turn_took(elapsed_ns)
+    assert (stats.long_turns, stats.turn_max_ns) == (2, 31_000_000)

@@ -125,6 +125,8 @@ class RuntimeRequests:
             "bootTimestamp": str(stats.started),
             "runtime": stats.runtime_text(self.turn.now),
             "putMessageEntireTimeMax": str(stats.put_time_max_ms),
+            "loopTurnMax": f"{stats.turn_max_ns / 1e6:.2f}",
+            "loopLongTurns": str(stats.long_turns),
             "putMessageTimesTotal": str(stored),
             "putMessageFailedTimes": str(stats.put_failed_times),
             "putMessageSizeTotal": str(stats.put_bytes),

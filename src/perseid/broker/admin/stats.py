@@ -20,6 +20,8 @@ K = TypeVar("K", bound=Hashable)
 SAMPLE_PERIOD_MS = 10_000
 WINDOWS_S = (10, 60, 600)
 DAY_MS = 86_400_000
+LONG_TURN_MS = 20
+"""A turn of the event loop that lasts as long is counted: clients notice."""
 
 TEN_MINUTES_MS = 600_000
 HOUR_MS = 3_600_000
@@ -208,6 +210,8 @@ class BrokerStats:
         self.put_failed_times = 0
         self.put_bytes = 0
         self.put_time_max_ms = 0
+        self.turn_max_ns = self.long_turns = 0
+        """The longest turn of the event loop, and how many took LONG_TURN_MS or more."""
         self.put_messages = Meter()
         self.get_found = Meter()
         self.get_missed = Meter()
@@ -257,6 +261,13 @@ class BrokerStats:
             bucket += 1
         self._put_times[bucket] += sends
         self.put_time_max_ms = max(self.put_time_max_ms, elapsed_ms)
+
+    def turn_took(self, elapsed_ns: int) -> None:
+        """A turn of the event loop, in which nobody else was answered."""
+        if elapsed_ns > self.turn_max_ns:
+            self.turn_max_ns = elapsed_ns
+        if elapsed_ns >= LONG_TURN_MS * 1_000_000:
+            self.long_turns += 1
 
     def got(self, group: str, topic: str, messages: int, pulls: int = 1) -> None:
         """`pulls` of `group` were answered with `messages`."""
