@@ -105,9 +105,12 @@ interop-plain: $(READY) ## The stock producers and consumers on our cluster, wit
 	@tests/interop/install.sh
 	$(TIMED) PERSEID_CORE=off PERSEID_ORACLE=0 $(RUN) -m pytest -n 4 $(ONE_BY_ONE) -m interop $(PLAIN_INTEROP) $(ARGS)
 
-bench: $(READY) ## Side by side with the Java broker (ROWS=... for some, all, growth; ARGS=--help)
+PROGRAM_growth := bench/curves.py
+PROGRAM_client := bench/clients.py
+
+bench: $(READY) ## Side by side with the Java broker (ROWS=... for some, all, growth, client; ARGS=--help)
 	@tests/interop/install.sh
-	$(RUN) $(if $(filter growth,$(ROWS)),bench/curves.py,bench/run.py $(if $(ROWS),--rows $(ROWS))) $(ARGS)
+	$(RUN) $(or $(PROGRAM_$(ROWS)),bench/run.py $(if $(ROWS),--rows $(ROWS))) $(ARGS)
 
 bench-spark: $(READY) ## Sources, sink and archive, beside Parquet, JSON lines and a Java consumer (ARGS=--help)
 	@tests/interop/install.sh

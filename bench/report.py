@@ -65,6 +65,7 @@ PART_TITLES = {
 }
 OTHER_PARTS = {
     "growth": '`make bench ROWS=growth ARGS="--full --keep --resume"`',
+    "client": "`make bench ROWS=client ARGS=--keep`",
     "spark": "`make bench-spark ARGS=--keep`",
 }
 """Parts that other programs measure and keep, and how."""
