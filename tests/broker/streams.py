@@ -189,6 +189,9 @@ class Stream:
         if random.random() < 0.3:
             header.properties = self.timed(header.properties, tame)
             header.sys_flag = random.choice([header.sys_flag, 4]) if HALF in header.properties else header.sys_flag
+        if tame and random.random() < 0.08:
+            header.topic = "%RETRY%g"
+            header.max_reconsume_times = random.choice([None, 16, 2])
         if not tame:
             header.topic = random.choice([header.topic, header.topic, *TOPICS])
             header.default_topic = random.choice(["TBW102", "TBW102", "none"])

@@ -579,6 +579,11 @@ def _requests() -> list[bytes]:
                 body = b"body" * number + b"x"
                 frame = encode_request(code, number, header, body, oneway=number == 3, serializer=serializer)
                 reads.append(frame[8:])
+    for number, text in enumerate(("", "DELAY\x013\x02", "DELAY\x01x\x02", "RETRY_TOPIC\x01t\x02TRACE_ON\x01f\x02")):
+        properties_of = f"{text}UNIQ_KEY\x01R{number}\x02"
+        header = SendMessageRequestV2("g", "%RETRY%g", "TBW102", 1, 0, 0, 5, 0, properties_of)
+        header.reconsume_times, header.max_reconsume_times = number, 2 * number
+        reads.append(encode_request(310, number, header, b"again")[8:])
     header = SendMessageRequestV2("g", "t", "TBW102", 4, 0, 0, 5, 0, "UNIQ_KEY\x01B\x02", batch=True)
     items = [(number, b"x" * (number + 1), f"{piece}UNIQ_KEY\x01C\x02".encode()) for number, piece in enumerate(pieces)]
     for serializer in Serializer:

@@ -252,7 +252,8 @@ class Parts:
                 stats=self.stats, durability=self.durability, answers=self.answers, roles=self.roles,
                 mappings=self.mappings, transactions=self.transactions, timers=self.timers, delays=self.delay,
                 pulls=self.pulls, generation=self.generation, dispatch=self.dispatch, gate=self.gate,
-                pop_topic=self.pop.topic, pops=self.pop_requests, roads=self.roads, saves=self.saves,
+                pop_topic=self.pop.topic, pops=self.pop_requests, roads=self.roads,
+                groups=self.groups, locks=self.locks, saves=self.saves,
             )
         )
         self.intake = Intake(

@@ -9,6 +9,7 @@
     batch ← records (the records that a slave was sent)
     batch ← redirects (sends with a time of their own, and halves, too) and deliveries (those whose time has come)
     redirects ← edits (sends whose properties change) ← levels (sends with a delay level or a priority)
+    levels ← retries (sends to retry topics)
     deliveries ← delays (messages whose delay is over)
     deliveries ← commits (halves that their producers commit)
     scan ← entries (the entries of a Raft group, on disk and in a push)
@@ -49,6 +50,7 @@ from perseid.core import (  # noqa: F401  # by their names, below
     pulls,
     records,
     redirects,
+    retries,
     scan,
     sends,
     signers,
@@ -70,6 +72,7 @@ class Core(NamedTuple):
     redirects: ModuleType
     edits: ModuleType
     levels: ModuleType
+    retries: ModuleType
     deliveries: ModuleType
     delays: ModuleType
     commits: ModuleType

@@ -12,6 +12,7 @@ cdef class EditedSends(Sends):
     cdef bint _is_edited, _has_own, _has_check_point
 
     cdef bint _read_properties(self) noexcept
+    cdef bint _may_edit(self) noexcept
     cdef bint _read_property(self, Py_ssize_t at, Py_ssize_t size, Py_ssize_t value, Py_ssize_t end) noexcept
     cdef bint _is_own(self, Py_ssize_t at, Py_ssize_t size) noexcept
     @cython.locals(name=bytes, begin=Py_ssize_t, end=Py_ssize_t)

@@ -53,8 +53,10 @@ class EditedSends(Sends):
         self._is_edited = self._has_own = self._has_check_point = False
         if not Sends._read_properties(self):
             return False
-        if not self._is_edited:
-            return True
+        return not self._is_edited or self._may_edit()
+
+    def _may_edit(self) -> bool:
+        """Can the properties that were read be changed here, of a message like this?"""
         if self._code == 320 or self._unit_ms != 0 or self._is_half:
             return False
         return self._q_end + len(self._own) + ADDED_BYTES <= MAX_PROPERTIES_BYTES and self._is_each_once()
@@ -88,13 +90,13 @@ class EditedSends(Sends):
     # ---- properties by their names ----
 
     def _is_each_once(self) -> bool:
-        """Has each property, in `_q`, a name of its own?"""
+        """Has each property, in `_q`, a name of its own, and a value?"""
         at = size = 0
         while at < self._q_end:
             size = 0
-            while self._q[at + size] != 1:
+            while self._q[at + size] > 2:
                 size += 1
-            if self._is_before(at, size):
+            if self._q[at + size] != 1 or self._q[at + size + 1] == 2 or self._is_before(at, size):
                 return False
             at = self._stop_of(at) + 1
         return True

@@ -23,6 +23,7 @@ from perseid.wire import batch, command, frame
 from perseid.wire.codes import RequestCode, Serializer
 from perseid.wire.headers.pull import PullMessageRequest
 from perseid.wire.headers.send import EndTransactionRequest, SendMessageRequestV2
+from perseid.wire.names import RETRY_PREFIX
 from perseid.wire.record import SYS_TRANSACTION_COMMIT, decode
 
 pytestmark = pytest.mark.usefixtures("way")
@@ -111,7 +112,7 @@ def test_how_frames_are_cut_into_reads_makes_no_difference(tmp_path: Path, seed:
 
 LEAST = {
     "send": 50, "timed send": 5, "half": 3, "binary send": 3, "batch": 5, "delivered": 3, "commit": 2, "delayed": 5,
-    "priority": 3, "edited": 3, "delay over": 1,
+    "priority": 3, "edited": 1, "delay over": 1, "retry": 1,
 }  # fmt: skip
 """How many of each kind go the quick way at least, with any seed."""
 
@@ -123,7 +124,8 @@ def kinds(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     def told(one: command.Command, quickly: bool) -> None:
         properties = one.ext.get("i") or one.ext.get("properties") or ""
         pull = "pull by SQL92" if one.ext.get("expressionType") == "SQL92" else "pull"
-        kind = {11: pull, 320: "batch"}.get(one.code, kind_of_send(properties))
+        retry = RETRY_PREFIX in (one.ext.get("b") or one.ext.get("topic") or "")
+        kind = {11: pull, 320: "batch"}.get(one.code, "retry" if retry else kind_of_send(properties))
         binary = "binary " if one.serializer == Serializer.ROCKETMQ else ""
         seen[binary + kind if quickly else "ordinary"] += 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from broker.harness import Rig
 from broker.streams import Recorder, send_of, taken
 from perseid.base.machine import Frames
+from perseid.wire import command
 from perseid.wire.names import SCHEDULE_TOPIC
 from perseid.wire.record import decode
 
@@ -78,3 +80,47 @@ def test_what_the_core_delivers_after_a_delay_is_what_the_handlers_deliver(tmp_p
     assert plain.parts.store.reads.max_offset("Plain", 0) == 27
     assert plain.files() == handlers.files()
     assert plain.parts.stats.put_messages.total == handlers.parts.stats.put_messages.total == 54
+
+
+RETRIED = (
+    "RETRY_TOPIC\x01Plain\x02ORIGIN_MESSAGE_ID\x010A\x02REAL_TOPIC\x01%RETRY%g\x02REAL_QID\x010\x02MSG_REGION\x01far\x02"
+    "TRACE_ON\x01true\x02CLUSTER\x01old\x02POP_CK\x011 2\x02WAIT\x01true\x02"
+)
+"""Properties that a stored message has, which its consumer sends once more."""
+
+
+def retried(n: int, level: str = "DELAY\x011\x02", **fields: object) -> bytes:
+    return send_of(n, "%RETRY%g", properties=f"{RETRIED}{level}UNIQ_KEY\x01ID{n}\x02TAGS\x01a\x02", **fields)
+
+
+def lock(n: int) -> bytes:
+    queue = {"topic": "Plain", "brokerName": "b", "queueId": 0}
+    asked = {"consumerGroup": "g", "clientId": "c", "mqSet": [queue]}
+    return command.encode_request(41, n, None, json.dumps(asked).encode())
+
+
+def test_retries_are_stored_as_the_handlers_store_them(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers = [Recorder(tmp_path / name, plain=name == "plain") for name in ("plain", "handlers")]
+    frames = [
+        [send_of(1), retried(2), retried(3, "")],
+        [retried(4), retried(5, ""), retried(6, "DELAY\x0190\x02", reconsume_times=16)],
+        [retried(7, reconsume_times=17), retried(8, reconsume_times=4, max_reconsume_times=3)],
+        [retried(9, "TIMER_DELAY_SEC\x011\x02"), retried(10, "TRAN_MSG\x01true\x02")],
+        [retried(11, "v\x011\x02v\x012\x02")],
+        [retried(12, reconsume_times=3, max_reconsume_times=3), retried(13), lock(14), retried(15), retried(16)],
+    ]
+    seen = taken(brokers[0], monkeypatch)
+    for broker in brokers:
+        broker.connect(1)
+        for read in frames:
+            broker.handle(Frames(1, b"".join(read)))
+        broker.until(broker.now + 3_000)
+        broker.stop()
+    plain, handlers = brokers
+    assert plain.answers() == handlers.answers()
+    assert plain.files() == handlers.files()
+    assert plain.parts.store.reads.max_offset("%DLQ%g", 0) >= 4, "tried too often, and those of an ordered consumer"
+    if way != "plain":
+        assert seen[3:] == [True, True, False, False, False, False, False, False, True, True, False, False, False]

@@ -23,7 +23,6 @@ SENDS = {
     WhyNot.NO_SEND: send_of(11).replace(b'"e":"0"', b'"e":"x"'),
     WhyNot.NO_TOPIC: send_of(11, "Nowhere", default_topic="Nothing"),
     WhyNot.OWN_TOPIC: send_of(11, "SCHEDULE_TOPIC_XXXX"),
-    WhyNot.RETRY_TOPIC: send_of(11, f"{RETRY_PREFIX}g"),
     WhyNot.NO_QUEUE: send_of(11, queue_id=-1),
     WhyNot.FIRST_SEND: send_of(11, queue_id=3),
     WhyNot.SYS_FLAG: send_of(11, sys_flag=0x2),
@@ -37,6 +36,7 @@ SENDS = {
 }
 """A frame for each reason that a client gives."""
 BY_CORE = {
+    WhyNot.RETRY_TOPIC: send_of(11, f"{RETRY_PREFIX}g"),
     WhyNot.DELAYED: send_of(11, properties=f"{KEY}DELAY\x013\x02"),
     WhyNot.PRIORITY: send_of(11, properties=f"{KEY}_SYS_MSG_PRIORITY_\x011\x02"),
     WhyNot.TIMED: send_of(11, properties=f"{KEY}TIMER_DELAY_SEC\x012\x02"),
@@ -67,7 +67,7 @@ def test_a_send_goes_the_fast_way_unless_there_is_a_reason(
 def test_sends_of_the_core_alone_have_a_reason_where_there_is_none(tmp_path: Path, why: WhyNot) -> None:
     rig = Rig(tmp_path)
     rig.connect(1)
-    rig.handle(Frames(1, send_of(1) + send_of(2)))
+    rig.handle(Frames(1, send_of(1) + send_of(2) + send_of(3, f"{RETRY_PREFIX}g")))
     assert of(rig, BY_CORE[why]) is why
     plain = PlainSends(rig.parts.quick._ports)
     assert plain.send(rig.parts.connections[1], command.decode(BY_CORE[why])) is why

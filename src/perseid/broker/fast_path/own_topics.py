@@ -4,6 +4,8 @@ topics' queues, and the names of the queues that such sends are for.
     a time of its own → the timer topic; the timers hear of it
     a delay level     → the level's queue of the schedule topic; the level hears of it
     a half            → the half topic
+
+A send to a retry topic may have a delay level, too; its group says how often it may have been tried.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ from perseid.broker.fast_path.core_turns import MAX_TARGETS
 from perseid.broker.kernel import messages
 from perseid.store.consume_queue import UNIT
 from perseid.wire import properties as props
-from perseid.wire.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from perseid.wire.names import HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 
 if TYPE_CHECKING:
     from perseid.broker.fast_path.plain_sends import SendPorts
     from perseid.core import Core
     from perseid.core.batch import Target
-    from perseid.core.levels import LevelledSends
+    from perseid.core.retries import RetrySends
     from perseid.wire.bodies import TopicConfig
     from perseid.wire.headers.send import SendMessageRequest
 
@@ -35,7 +37,7 @@ REDIRECTED = re.compile(f"TIMER_DE|{HALF}|DELAY\x01|{props.PRIORITY}")
 class OwnTopics:
     """Those of one broker, as its core knows them."""
 
-    def __init__(self, ports: SendPorts, compiled: Core, batch: LevelledSends, settle: Callable[[], None]) -> None:
+    def __init__(self, ports: SendPorts, compiled: Core, batch: RetrySends, settle: Callable[[], None]) -> None:
         """`settle` ends what the batch has gathered."""
         self._ports, self._batch, self._settle = ports, batch, settle
         self._make = compiled.batch.Target
@@ -52,6 +54,8 @@ class OwnTopics:
 
     def learn(self, header: SendMessageRequest, row: TopicConfig) -> bool:
         """Make known to the core where a send goes that is redirected; False when it is known, or can't be."""
+        if header.topic.startswith(RETRY_PREFIX) and self._learn_name(header, row):
+            return True
         text = header.properties
         if HALF in text:
             changed = self._redirect()
@@ -75,6 +79,15 @@ class OwnTopics:
             return header.queue_id
         asked = messages.priority(props.decode(header.properties))
         return header.queue_id if asked < 0 else max(0, min(asked, row.write_queue_nums - 1))
+
+    def limit_of(self, topic: str) -> int:
+        """How often a message of a retry topic may have been tried that the core stores; -1: the handler has to look at
+        each, for the group is new or consumes in order."""
+        group = topic.removeprefix(RETRY_PREFIX)
+        row = self._ports.groups.get(group)
+        if row is None or self._ports.locks.any_held(group, self._ports.turn.now):
+            return -1
+        return row.retry_max_times
 
     def arrived(self) -> None:
         """Tell the services of what this turn stored in their topics."""

@@ -49,6 +49,7 @@ from perseid.wire.record import MAX_TOPIC_BYTES
 
 if TYPE_CHECKING:
     from perseid.broker.access.gate import Gate
+    from perseid.broker.clients.locks import QueueLocks
     from perseid.broker.config import BrokerConfig
     from perseid.broker.consume.pull import PullRequests
     from perseid.broker.kernel.answers import Answers
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from perseid.broker.kernel.roads import Roads
     from perseid.broker.kernel.roles import Roles
     from perseid.broker.kernel.saves import Saves
+    from perseid.broker.metadata.groups import SubscriptionGroupTable
     from perseid.broker.pop.requests import PopRequests
     from perseid.broker.scheduled.delay import DelayService
     from perseid.broker.scheduled.timers import TimerService
@@ -65,7 +67,7 @@ if TYPE_CHECKING:
     from perseid.broker.transactions.service import TransactionService
     from perseid.core import Core
     from perseid.core.batch import Target as CoreTarget
-    from perseid.core.levels import LevelledSends as SendBatch
+    from perseid.core.retries import RetrySends as SendBatch
 
 SEND_HINTS = (b"310", b"10,", b"320")
 """What stands behind `{"code":` in plain sends, at byte 16 of a frame."""
@@ -90,6 +92,8 @@ class SendPorts(CorePorts):
     transactions: TransactionService
     timers: TimerService
     delays: DelayService
+    groups: SubscriptionGroupTable
+    locks: QueueLocks
     pulls: PullRequests
     pops: PopRequests
     generation: Generation
@@ -174,7 +178,7 @@ class CoreSends(CoreTurn):
 
     def __init__(self, ports: SendPorts, compiled: Core) -> None:
         texts, most = answer_texts(ports), ports.store.config.max_message_size
-        batch: SendBatch = compiled.levels.LevelledSends(
+        batch: SendBatch = compiled.retries.RetrySends(
             packed_host(ports.settings.store_host), ports.answers.encoded_properties, most, texts,
             binary_answer_texts(ports),
             ports.durability.waits, ports.gate is not None, ports.settings.current.broker_name.encode(),
@@ -191,6 +195,7 @@ class CoreSends(CoreTurn):
                 ports.saves,
             )  # fmt: skip
         self._own = OwnTopics(ports, compiled, batch, self.settle)
+        batch.set_limits(self._own.limit_of)
         self._config: BrokerConfig | None = None
         self._reasons = Properties(waits=ports.durability.waits)
 
@@ -301,12 +306,15 @@ class CoreSends(CoreTurn):
         """Make a plain send's queue known to the core, and who may send there; False when it is, or the send is not
         plain."""
         header = header_of(command)
-        if header is None or len(header.topic) > MAX_TOPIC_BYTES or not_there(self._ports, header) is not None:
+        if header is None or len(header.topic) > MAX_TOPIC_BYTES:
             return False
+        found = not_there(self._ports, header)
+        if found is not None and (found is not WhyNot.RETRY_TOPIC or self._signers is not None):
+            return False  # who may send to a retry topic is told by the group that the request names
         row = self._ports.topics.rows[header.topic]
         learnt = self._signers is not None and self._signers.learn(conn, command, header, header.topic.encode())
         queue_id = header.queue_id
-        if REDIRECTED.search(header.properties):
+        if found is not None or REDIRECTED.search(header.properties):
             learnt = self._own.learn(header, row) or learnt
             queue_id = self._own.queue_of(header, row)
         return self._learn_queue(header.topic, queue_id, row) or learnt

@@ -132,14 +132,12 @@ def not_now(ports: SendPorts) -> WhyNot | None:
 
 
 def not_there(ports: SendPorts, header: SendMessageRequest) -> WhyNot | None:
-    """Why no send to this queue is plain."""
+    """Why no send to this queue is plain. RETRY_TOPIC: nothing else speaks against it, and the core takes some."""
     topic = header.topic
     row = ports.topics.rows.get(topic)
     found: WhyNot | None = None
     if topic in NOT_SENDABLE:
         found = WhyNot.OWN_TOPIC
-    elif topic.startswith(RETRY_PREFIX):
-        found = WhyNot.RETRY_TOPIC
     elif row is None:
         found = WhyNot.NO_TOPIC
     elif ports.topics.is_special(topic):
@@ -152,6 +150,8 @@ def not_there(ports: SendPorts, header: SendMessageRequest) -> WhyNot | None:
         found = WhyNot.MULTI_TAG
     elif not may_write(ports, row):
         found = WhyNot.FORBIDDEN
+    elif topic.startswith(RETRY_PREFIX):
+        found = WhyNot.RETRY_TOPIC
     return found
 
 
