@@ -10,7 +10,7 @@ from kept import FOLDER, seconds_of
 from rows import Row, Sizes
 from servers import JAVA
 
-ROUND_S = 3.0
+ROUND_S = 2.5
 """Of a round, beside its measured time: what is dirty goes to the disk, load that does not count, and checks."""
 START_S, GROUP_START_S = 8.0, 25.0
 """Of a row's servers, where no other row has started them; of groups and sets of brokers."""

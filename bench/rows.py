@@ -16,7 +16,9 @@ IDLE_CONNECTIONS = 10_000
 USER = Credentials("bench", "bench-secret")
 """Who signs, where users are asked for."""
 GUARD_OPTIONS = ("tls", "access-key", "secret-key")
-ROUNDS, SECURED_ROUNDS, WARM_S = 3, 2, 30.0
+ROUNDS, WARM_S = 3, 30.0
+TWO_ROUNDS = ("secured", "sends")
+"""Parts of many rows that differ little."""
 GROUP_ROUNDS, GROUP_WARM_S = 5, 60.0
 """Of DLedger's groups, whose figures differ most from round to round."""
 FLAT = 1.2
@@ -135,7 +137,7 @@ class Row:
         """Of each server, unless the command line says otherwise."""
         if self.members and self.mode != "catchup":
             return GROUP_ROUNDS
-        return SECURED_ROUNDS if self.part == "secured" else ROUNDS
+        return 2 if self.part in TWO_ROUNDS else ROUNDS
 
     @property
     def warm_s(self) -> float:

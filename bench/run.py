@@ -586,9 +586,11 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     names = ",".join(row.name for row in ROWS)
     parser.add_argument("--rows", default="broker", help=f"some of {names}; all of {', '.join(PARTS)}; or {ALL}")
-    parser.add_argument("--rounds", type=int, help="of each server; 3, of `secured` 2, of DLedger's groups 5")
+    parser.add_argument(
+        "--rounds", type=int, help="of each server; 3, of `secured` and `sends` 2, of DLedger's groups 5"
+    )
     parser.add_argument("--tries", type=int, default=4, help="at most, of one round that others disturb")
-    parser.add_argument("--seconds", type=float, default=2.5, help="measured in each round")
+    parser.add_argument("--seconds", type=float, default=2.0, help="measured in each round")
     parser.add_argument("--warm", type=float, help="seconds of load before Java is measured; 30, DLedger's groups 60")
     parser.add_argument("--large-gib", type=float, default=0.0, help="log of the row `large`; 0: no such row")
     parser.add_argument("--cold-mib", type=int, default=1024, help="of log that the row `cold` reads")
@@ -626,15 +628,16 @@ def save(args: argparse.Namespace, bench: Bench, summary: Summary, broken: str) 
     args.json.write_text(json.dumps(report, indent=1) + "\n")
 
 
-def kept_figures(args: argparse.Namespace) -> Kept | None:
+def kept_figures(args: argparse.Namespace, console: Console) -> Kept | None:
     """Where the figures of this commit are kept; None where the tree is of no commit, or some brokers are left out."""
     if args.only:
         return None
     try:
         return Kept(clean_commit())
-    except BenchError:
+    except BenchError as error:
         if args.write or args.resume:
             raise
+        console.print(f"[dim]nothing is kept: {escape(str(error))}[/dim]")
         return None
 
 
@@ -676,7 +679,7 @@ def main() -> int:
     rows, left, broken = [r for r in ROWS if r.name in args.rows], [], ""
     bench = Bench(args, sizes, folder, console)
     try:
-        bench.kept = kept_figures(args)
+        bench.kept = kept_figures(args, console)
         rows = possible(rows, sizes, folder, console)
         todo = left_to_measure(bench, rows) if args.resume else rows
         if args.plan:
