@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from perseid import core
 from perseid.sim.features.played import KNOWN
 from perseid.sim.models.broker.slaves import KINDS
 from perseid.sim.models.raft.run import KINDS as RAFT_KINDS
@@ -69,6 +70,7 @@ CONSEQUENCES = (
 
 FEATURES = {
     "pop": (
+        *(("acknowledged on the fast road", "popped on the fast road") if core.compiled is not None else ()),
         "acknowledged one by one in one write",
         "change of an invisible time refused",
         "invisible time changed",

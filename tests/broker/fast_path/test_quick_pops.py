@@ -85,6 +85,7 @@ class Consumers:
         if random.random() < 0.85:  # one of a few consumers that pop again and again
             group, exp, wait_ms = random.choice([("g", "*", 0), ("g", "*", 3_000), ("h", "A", 0)])
             usual = pop_header(self.rig, consumer_group=group, exp=exp, poll_time=wait_ms, invisible_time=10_000)
+            usual.born_time *= random.random() < 0.7  # 0: the broker takes its own time
             made = self.frame(POP, usual)
             self.asked[self.n] = "T", group
             return made

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from perseid.base.errors import RequestRefused
 from perseid.base.machine import Buffer
 from perseid.broker.kernel.answers import GATHER_BYTES
@@ -113,9 +115,9 @@ class QuickPops:
         """Answer the pop whose frame begins at `at`, or let it wait: where the frame ends, else `at`."""
         requests, pops, header, checked = self._requests, self._pops, prepared.header, prepared.checked
         service, now = requests.pop, requests.turn.now
-        header.born_time = pops.born_time
+        header.born_time = pops.born_time if pops.born_time > 0 else now
         if (
-            self._is_late(header)
+            now - header.born_time - header.poll_time > LATE_MS
             or now >= checked.until
             or requests.topics.rows.get(header.topic) is not checked.topic
             or requests.groups.rows.get(header.consumer_group) is not checked.group
@@ -132,11 +134,11 @@ class QuickPops:
             places = requests.places(header, checked.topic)
             parts = requests.cold(header, checked.wanted, places)
             if parts:
-                requests.fetches.wait(self._request(conn, data, at), parts)
+                requests.fetches.wait(self._request(header, conn, data, at), parts)
                 return end
             requests.take(header, places, checked.wanted, found)
             if not found.buffers:
-                self._miss(prepared, self._request(conn, data, at), found)
+                self._miss(prepared, self._request(header, conn, data, at), found)
                 return end
         except RequestRefused as refused:
             requests.turn.write(conn.id, response_head(opaque, refused.code, remark=refused.remark))
@@ -146,11 +148,6 @@ class QuickPops:
         self._answer(header, conn, opaque, found)
         return end
 
-    def _is_late(self, header: PopMessageRequest) -> bool:
-        """Has the handler to look at its time?"""
-        born = header.born_time
-        return born <= 0 or self._requests.turn.now - born - header.poll_time > LATE_MS
-
     def _miss(self, prepared: PreparedPop, request: Request, found: Popped) -> None:
         """Answer a pop that found nothing, or let it wait."""
         requests = self._requests
@@ -159,10 +156,10 @@ class QuickPops:
             requests.turn.reply(request, reply)
 
     @staticmethod
-    def _request(conn: Connection, data: Buffer, at: int) -> Request:
+    def _request(header: PopMessageRequest, conn: Connection, data: Buffer, at: int) -> Request:
         """The pop whose frame begins at `at`, as it is handed to those that let it wait."""
         command, _ = decode_at(memoryview(data), at)
-        return Request(conn, command, command.header(PopMessageRequest))
+        return Request(conn, command, replace(header))
 
     def _answer(self, header: PopMessageRequest, conn: Connection, opaque: int, found: Popped) -> None:
         requests, size = self._requests, sum(map(len, found.buffers))
@@ -248,8 +245,9 @@ class QuickPops:
         header: PopMessageRequest = request.header
         if header.order or self._pops.found != _POP or self._pops.born_time != header.born_time:
             return None
-        if self._is_late(header):  # the handler has not checked it, and what it checks makes groups
-            return None
+        waited = self._requests.turn.now - header.born_time
+        if header.born_time > 0 and waited - header.poll_time > LATE_MS:
+            return None  # the handler did not get as far as the checks, which make groups
         checked = self._requests.admit(request)
         return PreparedPop(self._generation.number, header, checked)
 

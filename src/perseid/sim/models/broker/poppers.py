@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perseid.sim.facts import VALUE_BYTES
 from perseid.sim.models.broker.client import Client
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 INVISIBLE_MS = (1_000, 2_000, 5_000, 8_000)
 DRAIN_INVISIBLE_MS = 10_000
 """An answer to the one that drains may be lost, too: what it had comes again in time."""
+FAST = {
+    RequestCode.POP_MESSAGE: "popped on the fast road",
+    RequestCode.ACK_MESSAGE: "acknowledged on the fast road",
+}
 _NOTHING = (ResponseCode.POLLING_TIMEOUT, ResponseCode.POLLING_FULL)
 
 
@@ -39,6 +43,7 @@ class Popper(Client):
         super().__init__(cluster, name)
         self.pause_ms = pause_ms * cluster.scheduler.pace
         self.pops = cluster.pops
+        self._asked = 0
 
     def work(self) -> None:
         for topic in self.cluster.topics:
@@ -64,7 +69,12 @@ class Popper(Client):
             init_mode=0,
         )
 
+        self._asked += 1
+        if self._asked % 3:  # as a consumer does, which asks in the same way each time
+            header.queue_id, header.max_msg_nums, header.invisible_time = -1, 32, INVISIBLE_MS[2]
+
         def answered(reply: Command | None) -> None:
+            self._count_roads()
             if reply is not None and reply.code == ResponseCode.SUCCESS:
                 self.take(topic, reply, doubts)
             elif reply is not None and reply.code in _NOTHING:
@@ -105,6 +115,13 @@ class Popper(Client):
                 self.later(0, 1_500, lambda one=one: self.change(one))  # type: ignore[misc]
             else:
                 self.cluster.count("popped and left")
+
+    def _count_roads(self) -> None:
+        """Has the core, in this life of the broker, done what the handlers would do?"""
+        machine: Any = self.cluster.broker.machine
+        for code, what in FAST.items():
+            if machine is not None and machine.parts.roads.fast[code]:
+                self.cluster.count(what)
 
     # ---- what becomes of it ----
 
