@@ -31,8 +31,8 @@ MAX_TEXT_BYTES = 1 << 16
 APART = -1
 """In the place of where such a value begins: it stands elsewhere (`SignedReader`)."""
 
-OPAQUE, OFFSET, HANDLE, BORN_TIME, SIGNED = 1, 2, 4, 8, 16
-"""What is cut out of a request of POP; SIGNED is its signature."""
+CUT_OPAQUE, CUT_OFFSET, CUT_HANDLE, CUT_BORN_TIME, CUT_SIGNED = 1, 2, 4, 8, 16
+"""What is cut out of a request of POP; CUT_SIGNED is its signature."""
 
 LONG_COLUMNS = (
     "queueOffset", "physicalOffset", "storeTimestamp", "bornTimestamp", "preparedTransactionOffset", "term",

@@ -4,7 +4,7 @@ cimport cython
 from perseid.core.scan cimport Scanner
 
 cdef Py_ssize_t MAX_KEY_BYTES, MAX_DIGITS
-cdef int HEADER_JSON, OPAQUE, OFFSET, HANDLE, BORN_TIME, SIGNED, ACK
+cdef int HEADER_JSON, CUT_OPAQUE, CUT_OFFSET, CUT_HANDLE, CUT_BORN_TIME, CUT_SIGNED, ACK
 cdef long long INT_MIN, INT_MAX
 cdef const unsigned char[::1] NO_RUN
 

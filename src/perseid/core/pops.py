@@ -15,7 +15,7 @@ the last part of their handles. They make a *run*: the caller begins it at the f
 from __future__ import annotations
 
 from perseid.base.machine import Buffer
-from perseid.core.layout import BORN_TIME, HANDLE, HEADER_JSON, OFFSET, OPAQUE, SIGNED
+from perseid.core.layout import CUT_BORN_TIME, CUT_HANDLE, CUT_OFFSET, CUT_OPAQUE, CUT_SIGNED, HEADER_JSON
 from perseid.core.scan import Scanner
 
 compiled = not __file__.endswith(".py")
@@ -25,7 +25,7 @@ MAX_KEY_BYTES = 2048
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 MAX_DIGITS = 18
 """Of the number at the end of a handle."""
-ACK = OPAQUE | OFFSET | HANDLE
+ACK = CUT_OPAQUE | CUT_OFFSET | CUT_HANDLE
 """What is cut out of an acknowledgement that nobody signed."""
 NO_RUN = memoryview(b"")
 
@@ -163,22 +163,22 @@ class Pops(Scanner):
                 depth -= 1
             p += 1
         self._keep(kept, self._body)
-        return depth == 0 and self.found & OPAQUE != 0
+        return depth == 0 and self.found & CUT_OPAQUE != 0
 
     def _which(self, at: int, size: int, depth: int) -> int:
         """The field that a name says, whose value is cut out; 0: none."""
         if depth == 1:
-            return OPAQUE if self._is(at, size, b"opaque") else 0
+            return CUT_OPAQUE if self._is(at, size, b"opaque") else 0
         if depth != 2:
             return 0
         if size == 6:
-            return OFFSET if self._is(at, size, b"offset") else 0
+            return CUT_OFFSET if self._is(at, size, b"offset") else 0
         if size == 8:
-            return BORN_TIME if self._is(at, size, b"bornTime") else 0
+            return CUT_BORN_TIME if self._is(at, size, b"bornTime") else 0
         if size == 9:
             if self._is(at, size, b"extraInfo"):
-                return HANDLE
-            return SIGNED if self._is(at, size, b"Signature") else 0
+                return CUT_HANDLE
+            return CUT_SIGNED if self._is(at, size, b"Signature") else 0
         return 0
 
     def _cut(self, field: int, p: int) -> int:
@@ -186,7 +186,7 @@ class Pops(Scanner):
         if self.found & field:
             return -1
         self.found |= field
-        if field == OPAQUE:
+        if field == CUT_OPAQUE:
             self.opaque = self._number(p, self._body)
             p = self._stop
             return p if 0 < p < self._body and (self._d[p] == 44 or self._d[p] == 125) else -1
@@ -196,15 +196,15 @@ class Pops(Scanner):
         end = self._text_end(p, self._body)
         if end < 0:
             return -1
-        if field == HANDLE:
+        if field == CUT_HANDLE:
             self._take_handle(p, end)
-        elif field == SIGNED:
+        elif field == CUT_SIGNED:
             self._signature_at, self._signature_end = p, end
         else:
             value = self._number(p, end)
             if self._stop != end:
                 return -1
-            if field == OFFSET:
+            if field == CUT_OFFSET:
                 self.offset = value
             else:
                 self.born_time = value

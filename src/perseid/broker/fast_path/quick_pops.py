@@ -22,7 +22,7 @@ from perseid.broker.kernel.answers import GATHER_BYTES
 from perseid.broker.kernel.request import VIP_LISTENER, Connection, Request
 from perseid.broker.pop.gathered import Run
 from perseid.broker.pop.requests import LATE_MS, Admitted, Popped, PopRequests
-from perseid.core.layout import BORN_TIME, HANDLE, OFFSET, OPAQUE
+from perseid.core.layout import CUT_BORN_TIME, CUT_HANDLE, CUT_OFFSET, CUT_OPAQUE
 from perseid.store.consume_queue import ConsumeQueue
 from perseid.wire import pop
 from perseid.wire.bodies import TopicConfig
@@ -44,8 +44,8 @@ POP_HINT = b"2000"
 """What stands behind `{"code":` in requests of POP, at byte 16 of a frame."""
 MAX_PREPARED = 20_000
 """Of one broker. When there are more, all are learnt anew."""
-_ACK = OPAQUE | OFFSET | HANDLE
-_POP = OPAQUE | BORN_TIME
+_ACK = CUT_OPAQUE | CUT_OFFSET | CUT_HANDLE
+_POP = CUT_OPAQUE | CUT_BORN_TIME
 _SAMPLE = 1_111_111_111
 _SAMPLES = PopMessageResponse(
     pop_time=_SAMPLE + 1, invisible_time=_SAMPLE + 2, revive_qid=_SAMPLE + 3, rest_num=_SAMPLE + 4,
