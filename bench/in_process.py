@@ -24,7 +24,7 @@ from servers import HERE, cache_folder
 
 sys.path.insert(0, str(HERE.parent / "src"))
 
-from perseid.base.machine import Frames, Opened, Reads, Start, Write
+from perseid.base.machine import Frames, Opened, Reads, Start, Tick, Write
 from perseid.broker.access.config import Access
 from perseid.broker.config import BrokerConfig
 from perseid.broker.node import Broker
@@ -56,6 +56,21 @@ ACK_EXT = (
     '"extraInfo":"{start} {now} 60000 {revive} 0 broker-a {queue} {offset}",'
     '"offset":"{offset}","queueId":"{queue}","topic":"bench"'
 )
+
+
+RETRIED = (
+    "RETRY_TOPIC\\u0001bench\\u0002ORIGIN_MESSAGE_ID\\u00017F00000100002A9F0000000000000001\\u0002REAL_QID\\u00010\\u0002"
+    "MSG_REGION\\u0001DefaultRegion\\u0002TRACE_ON\\u0001true\\u0002CLUSTER\\u0001DefaultCluster\\u0002"
+    "DELAY\\u00013\\u0002"
+)
+KINDS = {
+    "without more": ("a\\u0001b\\u0002", "bench"),
+    "with a delay level": ("DELAY\\u00011\\u0002", "bench"),
+    "with a priority": ("_SYS_MSG_PRIORITY_\\u00013\\u0002", "bench"),
+    "to a retry topic": (RETRIED, "%RETRY%bench_consumer"),
+    "for a time": ("TIMER_DELAY_SEC\\u000130\\u0002", "bench"),
+}
+"""Properties that are put before the others, and the topic."""
 
 
 def frame(code: int, ext: str, opaque: int, body: bytes) -> bytes:
@@ -99,8 +114,8 @@ class Bench:
             ext = json.dumps(self._user.sign(json.loads(f"{{{ext}}}"), body), separators=(",", ":"))[1:-1]
         return frame(code, ext, opaque, body)
 
-    def sends(self, reads: int, messages: int) -> list[bytes]:
-        """`reads` reads of `messages` sends each."""
+    def sends(self, reads: int, messages: int, more: str = "", topic: str = "bench") -> list[bytes]:
+        """`reads` reads of `messages` sends each, with `more` properties in the form of JSON."""
         made = []
         for _ in range(reads):
             pieces = []
@@ -108,6 +123,10 @@ class Bench:
                 self.number += 1
                 queue, tag = self.number % 8, "AB"[self.number // 8 % 2]
                 ext = EXT.format(queue=queue, now=self.now, number=self.number, tag=tag)
+                if more:
+                    ext = ext.replace('"i":"', f'"i":"{more}').replace('"b":"bench"', f'"b":"{topic}"')
+                if topic != "bench":  # one queue
+                    ext = ext.replace(f'"e":"{queue}"', '"e":"0"')
                 pieces.append(self._frame(310, ext, 100_000_000 + self.number, self.body))
             made.append(b"".join(pieces))
         return made
@@ -141,8 +160,8 @@ class Bench:
         assert len(acks) == 32, f"{len(acks)} messages"
         return took, b"".join(self._frame(200051, ext, 2 + i, b"") for i, ext in enumerate(acks))
 
-    def run(self, reads: list[bytes]) -> float:
-        """Seconds of CPU that the reads took."""
+    def run(self, reads: list[bytes], *, answered: bool = True) -> float:
+        """Seconds of CPU that the reads took; all are `answered` at once."""
         handle, now = self.broker.handle, self.now
         events = [Frames(CONN, data) for data in reads]
         effects = []
@@ -150,8 +169,8 @@ class Bench:
         for event in events:
             effects += handle(event, now)
         took = time.thread_time() - began
-        answered = sum(isinstance(effect, Write) for effect in effects)
-        assert answered == len(reads), f"{answered} writes for {len(reads)} reads"
+        writes = sum(isinstance(effect, Write) for effect in effects)
+        assert not answered or writes == len(reads), f"{writes} writes for {len(reads)} reads"
         return took
 
     def run_turns(self, reads: list[bytes]) -> float:
@@ -185,6 +204,26 @@ def measure(bench: Bench, title: str, messages: int, *, together: bool = False, 
     print(f"{title:48} {per * 1e6:8.2f} µs a read {per / messages * 1e6:8.2f} µs a message")
 
 
+def measure_kinds(bench: Bench) -> None:
+    """Print the first decile of reads of 64 sends of each kind, and of ticks that deliver what was delayed."""
+    delayed = KINDS["with a delay level"][0]
+    for title, (more, topic) in KINDS.items():
+        times = []
+        for round_of in range(RUNS // 5 + 1):
+            work = bench.sends(4, 64, more, topic)
+            took = bench.run(work, answered=False)
+            times += [took] if round_of else []  # the first one makes topics and queues
+        print(f"sends {title:42} {sorted(times)[len(times) // 10] / 256 * 1e6:8.2f} µs a message")
+    times = []
+    for _ in range(RUNS // 10):
+        bench.run(bench.sends(2, 64, delayed))
+        bench.now += 1_000
+        began = time.thread_time()
+        bench.broker.handle(Tick(), bench.now)
+        times.append(time.thread_time() - began)
+    print(f"{'deliveries of delayed messages, 128 a tick':48} {sorted(times)[1] / 128 * 1e6:8.2f} µs a message")
+
+
 def measure_pops(bench: Bench) -> None:
     """Print the first decile of pops of 32, and of the reads that acknowledge them one by one."""
     pops, acks = [], []
@@ -206,12 +245,16 @@ def main() -> int:
     parser.add_argument("--size", type=int, default=128)
     parser.add_argument("--profile", action="store_true", help="cProfile of reads of 64 sends")
     parser.add_argument("--signed", action="store_true", help="by a user who may, of a broker that asks")
+    parser.add_argument("--kinds", action="store_true", help="sends of several kinds, and deliveries")
     args = parser.parse_args()
     cache_folder().mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f"core-{os.getpid()}-", dir=cache_folder()))
     try:
         bench = Bench(folder, args.size, signed=args.signed)
         bench.warm_up()
+        if args.kinds:
+            measure_kinds(bench)
+            return 0
         if args.profile:
             work = bench.sends(300, 64)
             profile = cProfile.Profile()
