@@ -20,11 +20,13 @@ def loaded(tmp_path: Path) -> broker.Loaded:
 
 def test_each_shard_has_its_own_name_port_and_folder(loaded: broker.Loaded) -> None:
     root = loaded.process.store_path_root_dir
-    found = [shards.of(loaded, number) for number in range(3)]
+    found = [shards.of(loaded, number, 3) for number in range(3)]
     assert [one.broker.broker_name for one in found] == ["a-0", "a-1", "a-2"]
     assert [one.broker.listen_port for one in found] == [10911, 10921, 10931]
     assert [one.process.store_path_root_dir for one in found] == [f"{root}/0", f"{root}/1", f"{root}/2"]
     assert {one.store.file_reserved_time for one in found} == {48}
+    memory = {one.store.physical_memory_bytes for one in found}
+    assert memory == {loaded.store.physical_memory_bytes // 3}
 
 
 @pytest.mark.parametrize(("count", "why"), [(0, "--shards 3 at least"), (2, "--shards 3 at least"), (3, ""), (5, "")])
@@ -48,7 +50,7 @@ def test_a_folder_of_a_broker_without_shards_is_not_taken(loaded: broker.Loaded)
 def test_all_ports_have_to_be_ports(loaded: broker.Loaded) -> None:
     shards.check(loaded, 64)
     with pytest.raises(ConfigError, match="65542"):
-        shards.check(shards.of(loaded, 5460), 4)
+        shards.check(shards.of(loaded, 5460, 5461), 4)
 
 
 def test_lines_of_shards_never_run_into_each_other() -> None:

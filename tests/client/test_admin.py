@@ -53,6 +53,13 @@ def test_brokers_and_clusters_can_be_named() -> None:
     run(test())
 
 
+def test_the_name_of_a_broker_in_shards_means_all_of_them() -> None:
+    known = admin.Cluster({}, {name: {0: "h:1"} for name in ("a-0", "a-1", "a-10", "a-b", "a-1-2", "b", "b-0")})
+    assert known.named(["a"]) == ["a-0", "a-1", "a-10"]
+    assert known.named(["b", "x"]) == ["b", "x"]
+    assert known.named(["a-1"]) == ["a-1"]
+
+
 def test_stats_and_lag() -> None:
     async def test() -> None:
         async with FakeServer({"t": 2}) as server, Admin(server.address) as client:

@@ -58,6 +58,8 @@ class Member:
     name: str
     address: str
     settings: Mapping[str, object] = field(repr=False)
+    args: tuple[str, ...] = ()
+    """Of its command, besides the file's name."""
 
     def write(self, conf: Path) -> Path:
         """Write its configuration file; where that is."""
@@ -112,7 +114,7 @@ def plan(
     peers = ";".join(f"n{number}-{HOST}:{port}" for number, port in enumerate(ports))
     all_of_them = {} if secured is None else {**secured.tls, **secured.members}
     more = {**all_of_them, **({} if secured is None else secured.broker), **(settings or {})}
-    members = [_name_server(data, number, address, all_of_them) for number, address in enumerate(name_servers, 1)]
+    members = [name_server(data, number, address, all_of_them) for number, address in enumerate(name_servers, 1)]
     members += [_controller(data, number, port, peers, all_of_them) for number, port in enumerate(ports)]
     for number in range(1, replicas + 1):
         port = broker_port + BROKER_STEP * (number - 1) if broker_port else free_port(BROKER_PORTS)
@@ -120,7 +122,8 @@ def plan(
     return Plan(data, namesrv, controllers, tuple(members), secured)
 
 
-def _name_server(data: Path, number: int, address: str, more: Mapping[str, object]) -> Member:
+def name_server(data: Path, number: int, address: str, more: Mapping[str, object]) -> Member:
+    """A name server on `data`; `more` are settings of TLS and of members."""
     name = f"namesrv-{number}"
     own = data / name
     told = {
@@ -174,7 +177,7 @@ class Cluster:
                 host, _, port = member.address.rpartition(":")
                 bind(host, int(port), PORT_FLAGS[member.role]).close()
             for member in self.plan.members:
-                command = perseid(member.role, "-c", str(member.write(conf)))
+                command = perseid(member.role, "-c", str(member.write(conf)), *member.args)
                 child = self.children[member.name] = Child(member.name, command)
                 await child.start(self.log_of(member.name))
         except OSError as error:
@@ -193,7 +196,7 @@ class Cluster:
         deadline = asyncio.get_running_loop().time() + READY_S
         last = "nobody was asked yet"
         async with AsyncExitStack() as clients:
-            reached, user = self._keys()
+            reached, user = self.keys()
             told = ControllerClient(self.plan.controllers, timeout_ms=ASK_TIMEOUT_MS, credentials=user, tls=reached)
             controllers = await clients.enter_async_context(told)
             sessions = [Session(address, credentials=user, tls=reached) for address in self.plan.namesrv.split(";")]
@@ -202,7 +205,7 @@ class Cluster:
                 for session in sessions
             ]
             while asyncio.get_running_loop().time() < deadline:
-                self._check()
+                self.check()
                 try:
                     found = await controllers.replica_sets([BROKER_NAME])
                     known = [(await one.cluster_info()).brokers.get(BROKER_NAME, {}) for one in name_servers]
@@ -217,12 +220,13 @@ class Cluster:
                 await asyncio.sleep(POLL_S)
         raise PerseidError(f"the cluster was not ready within {READY_S:.0f} s: {last}; its logs are in {self._logs}")
 
-    def _keys(self) -> tuple[ClientTls | None, Credentials | None]:
+    def keys(self) -> tuple[ClientTls | None, Credentials | None]:
         """What this process asks them with."""
         secured = self.plan.secured
         return (None, None) if secured is None else (secured.client, secured.user)
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """PerseidError, with the end of its log, when a member has ended."""
         for name, child in self.children.items():
             if child.running is not None and child.running.returncode is not None:
                 tail = self.log_of(name).read_text(errors="replace")[-TAIL_CHARS:]

@@ -35,8 +35,8 @@ UNSHARDED = "commitlog"
 """A folder of this name in storePathRootDir is that of a broker without shards."""
 
 
-def of(loaded: Loaded, shard: int) -> Loaded:
-    """The configuration of one shard."""
+def of(loaded: Loaded, shard: int, count: int) -> Loaded:
+    """The configuration of one shard of `count`: what is in the machine's memory, they share."""
     own = loaded.process
     log = own.store_path_commit_log
     audit = loaded.access.audit_log_path
@@ -50,6 +50,7 @@ def of(loaded: Loaded, shard: int) -> Loaded:
             store_path_root_dir=str(Path(own.store_path_root_dir) / str(shard)),
             store_path_commit_log=str(Path(log) / str(shard)) if log else "",
         ),
+        store=replace(loaded.store, physical_memory_bytes=loaded.store.physical_memory_bytes // count),
         access=replace(loaded.access, audit_log_path=str(Path(audit) / str(shard)) if audit else ""),
         broker=replace(
             loaded.broker,
@@ -74,9 +75,15 @@ def check(loaded: Loaded, count: int) -> None:
         raise ConfigError(f"listenPort={loaded.broker.listen_port}: the last of {count} shards would need port {last}")
 
 
-def command(config_file: Path | None, namesrv: str | None, shard: int, flags: Mapping[str, str]) -> list[str]:
-    """What runs one shard; `flags` of TLS, by their keys."""
-    own = perseid("broker", "--shard", str(shard))
+def commands(config_file: Path | None, namesrv: str | None, count: int, flags: Mapping[str, str]) -> list[list[str]]:
+    """What runs each shard; `flags` of TLS, by their keys."""
+    return [_command(config_file, namesrv, number, count, flags) for number in range(count)]
+
+
+def _command(
+    config_file: Path | None, namesrv: str | None, shard: int, count: int, flags: Mapping[str, str]
+) -> list[str]:
+    own = perseid("broker", "--shard", str(shard), "--shards", str(count))
     own += ["-c", str(config_file)] if config_file is not None else []
     for key, value in flags.items():
         own += [flag_of(key), value]

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from perseid.app import process
 from perseid.base.errors import ConfigError, StoreError
-from perseid.cli import acl, acl_import, audit, certs, controllers, groups, roads, users
+from perseid.cli import acl, acl_import, audit, certs, controllers, drain, groups, roads, users
 from perseid.cli.topics import DEFAULT_NAMESRV, AsJson, Namesrv, run, show
 from perseid.client import Admin, SlaveStatus
 from perseid.client.dledger import DLedgerClient, MemberStatus
@@ -38,6 +38,7 @@ def register(app: typer.Typer) -> None:
     acl_import.register(acl.acl_app)
     audit.register(admin_app)
     roads.register(admin_app)
+    drain.register(admin_app)
 
 
 @admin_app.command()

@@ -93,7 +93,7 @@ def rows_of(broker: str, rows: Mapping[str, float]) -> list[dict[str, object]]:
             "fast": rows.get(f"{FAST}{code}", 0),
             "ordinary": rows.get(f"{ORDINARY}{code}", 0),
             "why": {
-                name.split("_", 2)[2]: count
+                name.split("_", 2)[2]: min(count, rows.get(f"{ORDINARY}{code}", 0))  # a sample counts for many
                 for name, count in rows.items()
                 if name.startswith(f"{WHY}{code}_") and count
             },

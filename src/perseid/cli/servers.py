@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from perseid.app import controller as controller_app
 from perseid.app import dledger as dledger_app
 from perseid.app import ha as ha_app
 from perseid.app import namesrv as namesrv_app
-from perseid.app import process, secured, shards
+from perseid.app import process, secured, sharded, shards
 from perseid.app import tls as tls_app
 from perseid.app import up as up_app
 from perseid.base import config
@@ -80,10 +81,10 @@ def broker(
         typer.echo(loaded.to_text(important=not print_all), nl=False)
         return
     if shard >= 0:
-        raise typer.Exit(process.run(broker_app.serve(shards.of(loaded, shard))))
+        raise typer.Exit(process.run(broker_app.serve(shards.of(loaded, shard, count))))
     shards.check(loaded, count)
     if count:
-        commands = [shards.command(config_file, namesrv_addr, number, tls.given()) for number in range(count)]
+        commands = shards.commands(config_file, namesrv_addr, count, tls.given())
         raise typer.Exit(process.run(shards.serve(commands)))
     raise typer.Exit(process.run(broker_app.serve(loaded)))
 
@@ -120,8 +121,30 @@ def controller(
     raise typer.Exit(process.run(controller_app.serve(loaded)))
 
 
+@dataclass(frozen=True, slots=True)
+class HaFlags:
+    """Of a cluster that is tried out."""
+
+    ha: Annotated[
+        bool,
+        typer.Option(
+            "--ha", help="Three controllers, two name servers and a broker set of several replicas, each in a process."
+        ),
+    ] = False
+    replicas: Annotated[
+        int,
+        typer.Option(
+            min=ha_app.MIN_REPLICAS, max=ha_app.MAX_REPLICAS, help="With --ha: the number of brokers of the set."
+        ),
+    ] = ha_app.MAX_REPLICAS
+    controller_port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="With --ha: the first one's; the others' are 10 and 20 lower.")
+    ] = ha_app.CONTROLLER_PORT
+
+
 def up(
     data: Annotated[Path, typer.Option(help="Folder for all data; created if it is missing.")],
+    cluster: HaFlags,
     namesrv_port: Annotated[
         int,
         typer.Option(
@@ -129,21 +152,10 @@ def up(
         ),
     ] = 9876,
     broker_port: Annotated[int, typer.Option(min=0, max=65_534, help="0: a free port.")] = 10911,
-    ha: Annotated[
-        bool,
-        typer.Option(
-            "--ha", help="Three controllers, two name servers and a broker set of several replicas, each in a process."
-        ),
-    ] = False,
-    replicas: Annotated[
+    count: Annotated[
         int,
-        typer.Option(
-            min=ha_app.MIN_REPLICAS, max=ha_app.MAX_REPLICAS, help="With --ha: the number of brokers of the set."
-        ),
-    ] = ha_app.MAX_REPLICAS,
-    controller_port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="With --ha: the first one's; the others' are 10 and 20 lower.")
-    ] = ha_app.CONTROLLER_PORT,
+        typer.Option("--shards", min=0, max=shards.MAX_SHARDS, help="So many brokers, a process each: one for a core."),
+    ] = 0,
     secure: Annotated[
         bool,
         typer.Option("--secure", help="Accept only TLS, and create a user, in DATA/security. Prints how to connect."),
@@ -156,10 +168,16 @@ def up(
     """
     process.set_up_logging()
     folder = data.expanduser().absolute()
-    if ha:
+    if cluster.ha and count:
+        raise typer.BadParameter("--ha has one broker a replica: choose --ha or --shards")
+    made = secured.secure(folder / up_app.FOLDER) if secure and (cluster.ha or count) else None
+    if count:
+        parts = sharded.plan(folder, count, namesrv_port=namesrv_port, broker_port=broker_port, secured=made)
+        raise typer.Exit(process.run(sharded.serve(parts, count, as_json=as_json)))
+    if cluster.ha:
         planned = ha_app.plan(
-            folder, namesrv_port=namesrv_port, broker_port=broker_port, controller_port=controller_port,
-            replicas=replicas, secured=secured.secure(folder / up_app.FOLDER) if secure else None,
+            folder, namesrv_port=namesrv_port, broker_port=broker_port, controller_port=cluster.controller_port,
+            replicas=cluster.replicas, secured=made,
         )  # fmt: skip
         raise typer.Exit(process.run(ha_app.serve(planned, as_json=as_json)))
     running = up_app.serve(folder, namesrv_port, broker_port, as_json=as_json, secured=secure)

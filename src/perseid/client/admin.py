@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from perseid.base.errors import PerseidError, RemoteProtocolError
@@ -315,9 +315,10 @@ class Admin(AccessRequests):
     async def masters(
         self, *, cluster: str | None = None, brokers: Sequence[str] | None = None
     ) -> dict[str, str]:
-        """Broker name → address of the masters of a cluster, of the named brokers, or of all."""
+        """Broker name → address of the masters of a cluster, of the named brokers, or of all. The name of a broker in
+        shards stands for all of them."""
         info = await self.cluster_info()
-        names = set(brokers if brokers is not None else info.brokers)
+        names = set(info.named(brokers) if brokers is not None else info.brokers)
         if unknown := names - info.brokers.keys():
             raise ClientError(
                 f"no broker called {', '.join(sorted(unknown))}; known are: {', '.join(info.brokers) or 'none'}"
@@ -586,6 +587,20 @@ class Cluster:
     brokers: dict[str, dict[int, str]]
     """Broker name → id (0: master) → address."""
 
+    def named(self, names: Iterable[str]) -> list[str]:
+        """The brokers with these names; where a name is that of a broker in shards, its shards in its place."""
+        found = []
+        for name in names:
+            shards = [other for other in self.brokers if _shard_of(other, name)]
+            found += shards if shards and name not in self.brokers else [name]
+        return found
+
     def to_json(self) -> str:
         """The same as a JSON object, for scripts."""
         return json.dumps({"clusters": self.clusters, "brokers": self.brokers})
+
+
+def _shard_of(name: str, broker: str) -> bool:
+    """Is this the name of one of the broker's shards (`perseid broker --shards`)?"""
+    head, _, number = name.rpartition("-")
+    return head == broker and number.isdecimal()
