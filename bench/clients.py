@@ -149,7 +149,7 @@ def part_text(found: dict[str, Figures], date: str) -> str:
         f"## Clients\n`make bench ROWS=client ARGS=--keep`, on {date}. "
         f"Of the goals {sum(met for _, met in told)} of {len(told)} are met.\n\n"
         f"{markdown_table(COLUMNS, rows_of(found))}\n\n"
-        "The Python client and the stock Java client, each with the same Perseid broker; bodies of 100 bytes, CPU of the "
+        "The Python client and the stock Java client with the same Perseid broker; bodies of 100 bytes, CPU of the "
         f"client's process. {titles}.\n\n{lines}\n"
     )
 

@@ -183,6 +183,7 @@ class Producer(Client):
         self._batcher: Batcher | None = None
         self._greeted: set[str] = set()
         self._templates: dict[MessageQueue, SendTemplate] = {}
+        self._ids = self.session.unique_ids
 
     # ---- lifecycle ----
 
@@ -254,7 +255,7 @@ class Producer(Client):
         chosen = by_key(key) or selector or _by_lite_topic(message)
         if self._batcher is not None and timeout_ms is None and batchable(message, self.options):
             if chosen is None and not self.hooks.hear_of_calls:
-                item = self._encode(message)
+                item = self._encode(message, now_ms())
                 future = self._batcher.begin(message.topic, queue, item)
                 return await (future or self._batcher.send(message.topic, queue, item, None))
             return await self._send_in_batch(self._batcher, message, queue, chosen)
@@ -413,7 +414,7 @@ class Producer(Client):
 
     def _pack(self, message: Message) -> Packed:
         message.check(self.options.max_body_bytes)
-        unique_key = message.properties.get("UNIQ_KEY") or self.session.unique_ids.next(now_ms())
+        unique_key = message.properties.get("UNIQ_KEY") or self._ids.next(now_ms())
         packed = Packed(
             message.topic, message.body, message.encode_properties(unique_key), [unique_key], message.flag
         )
@@ -430,24 +431,28 @@ class Producer(Client):
         if len(messages) > MAX_BATCH_MESSAGES:
             raise InvalidMessage(f"a batch of {len(messages)} messages; the limit is {MAX_BATCH_MESSAGES}")
         topic = messages[0].topic
+        is_retry = topic.startswith(RETRY_PREFIX)
         items: list[Item] = []
+        now = now_ms()
         for message in messages:
             if message.topic != topic:
                 raise InvalidMessage(f"a batch for {topic} and {message.topic}: send one batch a topic")
-            if message.delayed or topic.startswith(RETRY_PREFIX):
+            if message.delayed or is_retry:
                 raise InvalidMessage(f"message for {topic}: delayed and retry messages can't be batched: send() them")
-            message.check_no_priority("a message of a batch")
+            if message.priority is not None:
+                message.check_no_priority("a message of a batch")
             if message.lite_topic:
                 raise InvalidMessage(f"message for {topic}: messages of lite topics can't be batched: send() them")
-            items.append(self._encode(message))
+            items.append(self._encode(message, now))
         return self._pack_items(topic, items)
 
-    def _encode(self, message: Message) -> Item:
+    def _encode(self, message: Message, now: int) -> Item:
         """Check and encode a message that goes into a batch."""
         message.check(self.options.max_body_bytes)
-        unique_key = message.properties.get("UNIQ_KEY") or self.session.unique_ids.next(now_ms())
+        unique_key = (message.properties.get("UNIQ_KEY") if message.properties else None) or self._ids.next(now)
         properties = message.encode_properties(unique_key).encode()
-        check_properties(message.topic, len(properties))
+        if len(properties) > MAX_PROPERTIES_BYTES:
+            check_properties(message.topic, len(properties))
         return Item(message.flag, message.body, properties, unique_key)
 
     def pack_entries(self, topic: str, entries: Sequence[Entry]) -> Packed:
@@ -462,7 +467,7 @@ class Producer(Client):
         return packed
 
     def _pack_items(self, topic: str, items: Sequence[Item | Entry]) -> Packed:
-        body = batch.encode([(item.flag, item.body, item.properties) for item in items])
+        body = batch.encode([item[:3] for item in items])
         if len(body) > self.options.max_body_bytes:
             raise InvalidMessage(
                 f"a batch of {len(items)} messages has {len(body)} bytes, the limit is {self.options.max_body_bytes}:"
@@ -533,10 +538,10 @@ class Producer(Client):
         if selector is not None and queue is None:
             queue = await self._choose(message.topic, selector, None)
         if not self.hooks.hear_of_calls:
-            return await batcher.send(message.topic, queue, self._encode(message), None)
+            return await batcher.send(message.topic, queue, self._encode(message, now_ms()), None)
         call = self.hooks.begin_call(self.group, (message,))
         with self.hooks.failing(call):
-            item = self._encode(call.messages[0].packable())
+            item = self._encode(call.messages[0].packable(), now_ms())
         call.ids = (item.unique_key,)
         return await batcher.send(message.topic, queue, item, call)
 

@@ -33,11 +33,12 @@ class BatchItem(NamedTuple):
 def encode(items: Iterable[tuple[int, Buffer, bytes]]) -> bytes:
     """The body of a batch of (flag, body, properties)."""
     parts: list[Buffer] = []
+    pack_head, pack_short = _HEAD.pack, _SHORT.pack
     for flag, body, properties in items:
         if len(properties) > MAX_BYTES:
             raise LocalProtocolError(f"properties of {len(properties)} bytes; at most {MAX_BYTES} fit")
         total = MIN_ITEM_BYTES + len(body) + len(properties)
-        parts += (_HEAD.pack(total, 0, 0, flag, len(body)), body, _SHORT.pack(len(properties)), properties)
+        parts += (pack_head(total, 0, 0, flag, len(body)), body, pack_short(len(properties)), properties)
     return b"".join(parts)
 
 

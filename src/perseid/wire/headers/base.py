@@ -131,8 +131,10 @@ def from_json(header_type: type[H], raw: Any) -> H | None:
 def say_true(text: bytes, bools: tuple[Any, ...], true_texts: tuple[bytes, ...]) -> bool:
     """Does the JSON spell out each boolean that was taken for true, and name it once? msgspec takes "1" for true as
     well, Java does not."""
-    taken = [true for true, value in zip(true_texts, bools, strict=True) if value]
-    return all(true in text and text.count(true[: true.index(b":") + 1]) == 1 for true in taken)
+    for true, value in zip(true_texts, bools, strict=True):
+        if value and (true not in text or text.count(true[: -len(TRUE)]) != 1):
+            return False
+    return True
 
 
 def bools_of(header_type: type[Header]) -> Callable[[Any], tuple[Any, ...]]:
