@@ -245,7 +245,7 @@ def main() -> int:
                 cluster.profile = cProfile.Profile()
                 for _ in range(2_000 // max(most)):
                     cluster.round(leader, max(most))
-                pstats.Stats(cluster.profile).sort_stats("tottime").print_stats(45)
+                pstats.Stats(cluster.profile).sort_stats(os.environ.get("SORT","tottime")).print_stats(int(os.environ.get("TOP","45")))
                 continue
             for connections in most:
                 measure(cluster, leader, connections, f"{kind}, {connections} clients")

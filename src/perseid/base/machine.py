@@ -24,6 +24,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+import msgspec
+
 Millis: TypeAlias = int
 """Milliseconds since the Unix epoch."""
 
@@ -72,9 +74,9 @@ class ConnectFailed:
     reason: str
 
 
-@dataclass(slots=True)
-class Frames:
-    """One or more complete frames (and nothing else) that one read of a connection brought.
+class Frames(msgspec.Struct):
+    """One or more complete frames (and nothing else) that one read of a connection brought. (Each read makes one: a
+    struct takes a third of the time of a dataclass.)
 
     `data` is valid only during the call: who keeps some of it copies it.
     """
@@ -135,8 +137,7 @@ class Syncable(Protocol):
     def sync(self) -> None: ...
 
 
-@dataclass(slots=True)
-class Write:
+class Write(msgspec.Struct):
     """Send `data` on a connection; dropped in silence when the connection is gone."""
 
     conn: ConnId

@@ -26,12 +26,16 @@ from perseid.broker.kernel.saves import Saved
 from perseid.disk.port import Disk
 from perseid.raft.config import RaftConfig
 from perseid.raft.files import FileLog
+from perseid.raft.node import EntriesFlushed
 from perseid.replication.config import ReplicationConfig
 from perseid.store.config import StoreConfig
 from perseid.store.results import Flushed, StoreEvent
 
 SOON_MS = 50
-"""After a turn of plain sends only, deadlines are not worked out anew until this has passed."""
+"""After a turn of plain sends only, or of a flush, most deadlines are not worked out anew until this has passed."""
+QUIET = frozenset({Reads, Frames, Flushed, EntriesFlushed})
+"""Events after which only the store and prompt timers may have something to do sooner than before, unless requests came
+that are not plain sends."""
 
 
 class Broker:
@@ -52,12 +56,11 @@ class Broker:
         p.take_settings(properties, *kept)
         self._turn, self._lifecycle, self._dispatch, self._durability = p.turn, p.lifecycle, p.dispatch, p.durability
         self._holds, self._saves = p.holds, p.saves
-        self._may_be_plain = not p.mode.nodes.by_quorum
-        """Are there turns after which only the store has something to do? What a quorum does is due at any time."""
         self._deadline: Millis = 0
         self.capabilities = found = capabilities(p)
         self._timers = arrange(p, found, self._settle)
         self._deadlines = [timer.next_deadline for timer in self._timers if timer.next_deadline is not never]
+        self._prompt = [timer.next_deadline for timer in self._timers if timer.prompt]
         self._settles = tuple(step.do for step in in_order(SETTLING, [step for one in found for step in one.settles]))
         self._kinds = [(StoreEvent, self._on_store), *(one.takes for one in found if one.takes is not None)]
         self._events = self._handlers()
@@ -87,7 +90,7 @@ class Broker:
         """One turn. StoreError when the store can't be opened at `Start`."""
         effects = self._turn.begin(now)
         kind = type(event)
-        self._dispatch.only_plain = self._may_be_plain and (kind is Reads or kind is Frames)
+        self._dispatch.only_plain = kind in QUIET
         if self._lifecycle.state == "ended":
             return effects
         self._durability.begin()
@@ -104,15 +107,17 @@ class Broker:
     def next_deadline(self) -> Millis | None:
         if self._lifecycle.state != "running":
             return None
-        if self._dispatch.only_plain:  # only the store may have something to do sooner than before: look soon
-            return min(self._deadline, self._turn.now + SOON_MS)
         first: Millis | None = None
-        for next_deadline in self._deadlines:
+        some = self._deadlines
+        if self._dispatch.only_plain:
+            first, some = min(self._deadline, self._turn.now + SOON_MS), self._prompt
+        for next_deadline in some:
             due = next_deadline()
             if due is not None and (first is None or due < first):
                 first = due
         assert first is not None, "nothing is ever due"
-        self._deadline = first
+        if some is self._deadlines:
+            self._deadline = first
         return first
 
     def validate(self) -> None:

@@ -100,7 +100,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.closing is not None:
             return
-        self.last_used = self._driver.now()
+        driver = self._driver
+        self.last_used = driver.turn_now or driver.now()
         if self._tls is None:
             self._take_in(data)
         elif self._queued is not None:
@@ -160,7 +161,8 @@ class Connection(asyncio.Protocol):
         out = self._out
         if not out:
             return
-        self.last_used = self._driver.now()
+        driver = self._driver
+        self.last_used = driver.turn_now or driver.now()
         if self._tls is not None:
             self._send_sealed(out[0] if len(out) == 1 else b"".join(out))
         elif len(out) == 1:
@@ -170,8 +172,8 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.writelines(out)
         self._out = []
-        if self._paused and self._transport.get_write_buffer_size() > self._driver.limits.write_buffer:
-            self._driver.refuse(self, "too much waits for a peer that doesn't read")
+        if self._paused and self._transport.get_write_buffer_size() > driver.limits.write_buffer:
+            driver.refuse(self, "too much waits for a peer that doesn't read")
 
     def close(self, reason: str) -> None:
         """Close after all that was written has left."""

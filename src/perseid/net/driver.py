@@ -156,7 +156,8 @@ class Driver:
         self._dirty: list[Connection] = []
         self._turn_scheduled = False
         self._turn_began_ns = 0
-        self._now: Millis | None = None
+        self.turn_now: Millis = 0
+        """`now` of the turn under way; 0: nobody has asked for it yet."""
         self._anchor_ns = 0
         """What the monotonic clock lacks to the time of day at the start."""
         self._timer: asyncio.TimerHandle | None = None
@@ -295,10 +296,10 @@ class Driver:
 
     def now(self) -> Millis:
         """The node's time, the same for all of one turn of the event loop."""
-        now = self._now
-        if now is None:
+        now = self.turn_now
+        if not now:
             now_ns = time.monotonic_ns()
-            now = self._now = (self._anchor_ns + now_ns) // 1_000_000
+            now = self.turn_now = (self._anchor_ns + now_ns) // 1_000_000
             if not self._turn_scheduled:
                 self._turn_scheduled, self._turn_began_ns = True, now_ns
                 self._loop.call_soon(self._end_of_turn)
@@ -403,7 +404,7 @@ class Driver:
         if self._watchers:
             self._look()
         self._turn_scheduled = False
-        self._now = None
+        self.turn_now = 0
         if self.took is not None:
             self.took(time.monotonic_ns() - self._turn_began_ns)
         if self._gathers is not None and not self._ended and (pause_us := self._gathers()):

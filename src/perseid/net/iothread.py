@@ -13,11 +13,11 @@ and what follows from it waits.
 from __future__ import annotations
 
 import errno
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from threading import Condition, Thread
+from queue import SimpleQueue
+from threading import Event, Thread
 from typing import TypeAlias
 
 from perseid.base.machine import Effect, Fetch, Flush, Note, SaveState, Syncable
@@ -49,10 +49,9 @@ class IOThread:
     def __init__(self, disk: Disk, done: Done, name: str) -> None:
         self._disk = disk
         self._done = done
-        self._jobs: deque[Job] = deque()
-        self._wake = Condition()
-        self._closing = False
-        self._abandoned = False
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        """None: nothing comes any more. (It wakes a thread for half of what a condition takes.)"""
+        self._abandoned = Event()
         self._short = False
         self._lost: set[str] = set()
         self._synced: set[str] = set()
@@ -64,37 +63,37 @@ class IOThread:
         self._thread.start()
 
     def submit(self, job: Job) -> None:
-        with self._wake:
-            self._jobs.append(job)
-            self._wake.notify()
+        self._jobs.put(job)
 
     def close(self, ended: Callable[[], None], *, abandon: bool = False) -> None:
         """Serve what waits (or drop it: `abandon`), end the thread, and call `ended` on it."""
-        with self._wake:
-            self._closing = True
-            self._ended = ended
-            self._abandoned = abandon
-            if abandon:
-                self._jobs.clear()
-            self._wake.notify()
+        self._ended = ended
+        if abandon:
+            self._abandoned.set()
+        self._jobs.put(None)
 
     def join(self) -> None:
         """After `ended` was called: wait for the few instructions that the thread has left."""
         self._thread.join(JOIN_S)
 
     def _run(self) -> None:
-        while jobs := self._next():
+        last = False
+        while not last:
+            jobs, last = self._next()
             for group in _groups(jobs):
                 self._serve(group)
         self._ended()
 
-    def _next(self) -> list[Job]:
-        with self._wake:
-            while not self._jobs and not self._closing:
-                self._wake.wait()
-            jobs = list(self._jobs)
-            self._jobs.clear()
-            return jobs
+    def _next(self) -> tuple[list[Job], bool]:
+        """All that waits, when something does; and whether it is the last."""
+        jobs: list[Job] = []
+        job = self._jobs.get()
+        while job is not None:
+            jobs.append(job)
+            if self._jobs.empty():
+                break
+            job = self._jobs.get()
+        return [] if self._abandoned.is_set() else jobs, job is None
 
     def _serve(self, group: list[Job]) -> None:
         first = group[0]
@@ -156,9 +155,7 @@ class IOThread:
             self._short = True
             text = f"{error}: what waits for the disk is not acknowledged until a descriptor is free; raise `ulimit -n`"
             self._done([Note("warning", text)], [])
-        with self._wake:
-            self._wake.wait_for(lambda: self._abandoned, RETRY_S)
-            return not self._abandoned
+        return not self._abandoned.wait(RETRY_S)
 
     def _sync_parents(self, folder: str) -> None:
         """Once in a life: the save may have made the folder, or an earlier life did and never synced it."""

@@ -94,7 +94,7 @@ Stranger = Callable[[Command], str]
 
 
 @dataclass(slots=True)
-class _Flushed(RaftEvent):
+class EntriesFlushed(RaftEvent):
     """Fed back when a flush has ended."""
 
     mark: Mark
@@ -195,7 +195,7 @@ class Raft:
         elif isinstance(event, Reads):
             for frames in event.frames:
                 self._frames(frames)
-        elif isinstance(event, _Flushed):
+        elif isinstance(event, EntriesFlushed):
             self._on_flushed(event)
         elif isinstance(event, Kept):
             assert self.applier is not None
@@ -341,9 +341,9 @@ class Raft:
         self._flushing, self._flush_since = True, self.now
         if not self.config.sync_before_answer:
             self._flush_at = self.now + FLUSH_PAUSE_MS
-        self._out += self.log.flush([Feed(_Flushed(self.log.mark(), self.log.end))])
+        self._out += self.log.flush([Feed(EntriesFlushed(self.log.mark(), self.log.end))])
 
-    def _on_flushed(self, event: _Flushed) -> None:
+    def _on_flushed(self, event: EntriesFlushed) -> None:
         self._flushing = False
         self._synced(self._flush_since)
         self.log.flushed(event.mark)

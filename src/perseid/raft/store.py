@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from perseid.base.deadlines import soonest
 from perseid.base.machine import Buffer, Effect, Flush, Millis
 from perseid.core.layout import UNIT_BYTES
 from perseid.disk.port import Disk
@@ -336,11 +337,13 @@ class GroupStore(MessageStore):
             self._entries.follow_start(self._first)
         return effects
 
+    @property
+    def dispatch_at(self) -> Millis | None:
+        """When `dispatch` is to be called again, if something has no unit yet."""
+        return self._retry_at if self.behind else None
+
     def next_deadline(self) -> Millis | None:
-        due = super().next_deadline()
-        if not self.behind:
-            return due
-        return self._retry_at if due is None else min(due, self._retry_at)
+        return soonest(super().next_deadline(), self.dispatch_at)
 
 
 def divided_offset(disk: Disk, config: StoreConfig) -> int:

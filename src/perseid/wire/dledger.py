@@ -247,6 +247,15 @@ class PushEntryResponse(Message):
     begin_index: Long = -1
     end_index: Long = -1
 
+    def to_json(self) -> bytes:
+        names_nobody = self.remote_id is self.local_id is self.leader_id is None
+        if self.group is None or self.index is None or not names_nobody:
+            return super().to_json()
+        return (  # one for each push, in a third of the time
+            f'{{"beginIndex":{self.begin_index},"code":{self.code:d},"count":{self.count},"endIndex":{self.end_index},'
+            f'"group":"{self.group}","index":{self.index},"term":{self.term}}}'
+        ).encode()
+
 
 class AppendEntryRequest(Message):
     """Of a client. The batch form (`batchMsgs`) can't be told apart by the original's server; here it can."""

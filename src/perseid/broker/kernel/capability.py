@@ -40,6 +40,8 @@ class Timer(NamedTuple):
     name: str
     tick: Callable[[Millis], None]
     next_deadline: Callable[[], Millis | None] = never
+    prompt: bool = False
+    """Any turn may make it due sooner, by more than its part can bear to be late (`SOON_MS` of a broker)."""
 
 
 class Step(NamedTuple):

@@ -190,9 +190,7 @@ class Durability:
             self._stats.put_took(self._turn.now - done.since, done.count)
             if done.request is not None and done.reply is not None:
                 self._turn.reply(done.request, done.reply)
-            for conn, frames in done.frames:
-                if frames:
-                    self._turn.write(conn, frames)
+            self._turn.write_each(done.frames)
 
     def tick(self, now: Millis) -> None:
         """Answer those whose time is up."""

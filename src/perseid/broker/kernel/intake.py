@@ -69,8 +69,10 @@ class Intake:
         running = self._dispatch.serves
         sends = self._quick.current if running else None
         clients: list[tuple[Connection, Buffer]] = []
+        ready: list[tuple[ConnId, bytes]] = []
+        """Answers to plain sends, before other requests are answered."""
         waiting: list[tuple[ConnId, bytes]] = []
-        """Answers to plain sends that may not leave yet."""
+        """The same of those that may not leave yet."""
         count = 0
         for frames in reads:
             conn = self._connections.get(frames.conn)
@@ -81,16 +83,17 @@ class Intake:
         for conn, data in clients:
             commands = wire.decode_each(data) if sends is None else sends.unusual(conn, data)
             if commands:
+                self._turn.write_each(ready)
+                ready.clear()
                 self._dispatch.take(conn, commands)
             if sends is None:
                 continue
-            taken = sends.taken if self._durability.waits else 0
-            answers = sends.answers()
-            if taken:
-                count += taken
-                waiting.append((conn.id, answers))
-            elif answers:
-                self._turn.write(conn.id, answers)
+            waits = self._durability.waits
+            if waits:
+                count += sends.taken
+            if answers := sends.answers():
+                (waiting if waits else ready).append((conn.id, answers))
+        self._turn.write_each(ready)
         if sends is not None:
             sends.settle()
             if count:

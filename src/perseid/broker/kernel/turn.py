@@ -60,6 +60,15 @@ class Turn:
         else:
             self._writes[conn] = [before, data]
 
+    def write_each(self, answers: Iterable[tuple[ConnId, Buffer]]) -> None:
+        """The same on many connections."""
+        writes = self._writes
+        for conn, data in answers:
+            if conn in writes:
+                self.write(conn, data)
+            else:
+                writes[conn] = data
+
     def reply(self, request: Request, reply: Reply) -> None:
         """Answer a request now; a one-way request has no answer."""
         if not request.command.is_oneway:

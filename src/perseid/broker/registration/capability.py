@@ -18,7 +18,7 @@ def capability(turn: Turn, registration: Registration) -> Capability:
     return Capability(
         name="registration",
         hooks=(RoleHook("name servers", role_changed, role_changed),),
-        timers=(Timer("name servers", registration.tick, registration.next_deadline),),
+        timers=(Timer("name servers", registration.tick, registration.next_deadline, prompt=True),),
         ends=(Step("name servers", lambda: registration.stop(turn.now)),),
         gone=(of_dialled(turn, registration.connection_closed),),
     )

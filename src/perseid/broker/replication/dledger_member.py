@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from perseid.base.deadlines import soonest
 from perseid.base.machine import (
     Closed,
     ConnectFailed,
@@ -184,7 +185,7 @@ class DLedgerMember:
         self._carry_out(self.raft.end(then))
 
     def next_deadline(self) -> Millis | None:
-        return self.raft.next_deadline()
+        return soonest(self.raft.next_deadline(), self.store.dispatch_at)
 
     def validate(self) -> None:
         member = self.raft.member

@@ -52,7 +52,7 @@ class DLedger(ReplicationMode):
             takes=(RaftEvent, member.feed),
             begins=(self.start,),
             hooks=(RoleHook("topics", self._lost_topics.make),),
-            timers=(Timer("replication", lambda now: None, member.next_deadline),),
+            timers=(Timer("replication", lambda now: None, member.next_deadline, prompt=True),),
             settles=(Step("replication", member.settle),),
             ends=(Step("the group", lambda: member.stop([])),),
             checks=(member.validate,),
