@@ -4,7 +4,8 @@ Runs a Perseid broker under rows of the benchmark and writes for each a flame gr
 and other native code, out of samples of py-spy, which also counts a thread that wants to run and has no core. Where
 perf is installed and may look (root, or kernel.perf_event_paranoid at most 1), a second one shows what the kernel does
 below each system call. Prints, in µs of a message, where it is spent; all figures are scaled to what a message costs
-when nobody looks.
+when nobody looks. `--parts`: one table instead, of all processes (a master and its slave, the members of a group),
+which adds up to what a message costs; perf alone is needed for it.
 (Not called profile.py: a module of that name would stand in the way of the standard library's.)
 """
 
@@ -28,7 +29,7 @@ from rich.text import Text
 from rows import ROWS, Row, Sizes, sized
 from run import SETTLE_SECONDS, load_command, run_row, warm_up
 from servers import CORE, PLAIN, UNSYNCED, BenchError, Server, data_folder, raise_open_files
-from stacks import by_file, of_perf, of_py_spy, own, ways_in, whole
+from stacks import by_file, of_perf, of_py_spy, own, parts, ways_in, whole
 
 SAMPLES_A_SECOND = 250
 PERF_SAMPLES_A_SECOND = 1999
@@ -104,6 +105,43 @@ def by_perf(one: Server, row: Row, seconds: float, us: float, data: Path) -> Sta
     return found
 
 
+def by_part(one: Server, row: Row, seconds: float, costs: Mapping[int, float]) -> dict[int, dict[str, float]]:
+    """µs of a message in each part of each process, which all work under one load; `costs`: what a message costs each.
+    ToolFailed where perf can't tell."""
+    if shutil.which("perf") is None:
+        raise ToolFailed("it is not installed")
+    files = {pid: one.folder / f"perf-{pid}.data" for pid in costs}
+    record = f"perf record -q -g -F {PERF_SAMPLES_A_SECOND}"
+    each = [f"{record} -o {file} -p {pid} -- sleep {seconds:.0f}" for pid, file in files.items()]
+    under_load(one, row, ["sh", "-c", " & ".join([*each, "wait"])], seconds)
+    found = {}
+    for pid, file in files.items():
+        script = ["perf", "script", "-i", str(file), "-F", "comm,tid,time,ip,sym,dso"]
+        done = subprocess.run(script, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S)
+        found[pid] = parts(of_perf(done.stdout, costs[pid]))
+        if not found[pid]:
+            raise ToolFailed(f"it has no samples of process {pid}: {done.stderr.strip()[-200:]}")
+    return found
+
+
+def show_parts(console: Console, title: str, found: Mapping[int, Mapping[str, float]]) -> None:
+    """One column a process, the master or leader first."""
+    table = Table(title=title, title_justify="left", show_edge=False)
+    table.add_column("µs CPU a message", no_wrap=True)
+    for number in range(len(found)):
+        table.add_column("master, leader" if number == 0 else f"other {number}", justify="right", no_wrap=True)
+    table.add_column("all", justify="right")
+    sums: dict[str, float] = {}
+    for one in found.values():
+        for name, us in one.items():
+            sums[name] = sums.get(name, 0.0) + us
+    for name in sorted(sums, key=lambda name: -sums[name]):
+        table.add_row(name, *(f"{one.get(name, 0.0):.2f}" for one in found.values()), f"{sums[name]:.2f}")
+    whole_us = [sum(one.values()) for one in found.values()]
+    table.add_row("all of it", *(f"{us:.2f}" for us in whole_us), f"{sum(whole_us):.2f}")
+    console.print(table)
+
+
 def show(console: Console, title: str, sums: Mapping[str, float], us: float, top: int) -> None:
     table = Table(title=title, title_justify="left", show_edge=False)
     for column in ("µs", "%"):
@@ -131,6 +169,13 @@ def profile(one: Server, row: Row, args: argparse.Namespace, console: Console) -
     if len(pids) > 1:
         all_us = plain["server_cpu_us"]
         console.print(f"all {len(pids)} processes: {all_us:.2f} µs; what follows is of the master, or leader, alone")
+    if args.parts:
+        costs = {pid: plain["server_cpu_us"] * sum(t) / max(1, together) for pid, t in zip(pids, ticks, strict=True)}
+        try:
+            show_parts(console, f"{row.name}: {row.title}", by_part(one, row, args.seconds, costs))
+        except ToolFailed as failed:
+            console.print(f"[yellow]no parts: perf: {failed}[/yellow]")
+        return
     found = by_py_spy(one, row, args.seconds, us, one.folder / "py-spy.txt")
     picture = args.out / f"{row.name}.svg"
     draw(picture, title, "py-spy: what the kernel does counts for its caller; so does waiting for a core", found)
@@ -158,6 +203,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--top", type=int, default=20, help="lines of each table")
     parser.add_argument("--out", type=Path, default=Path("build/profile"), help="folder for the pictures")
     parser.add_argument("--no-core", action="store_true", help="without the compiled core")
+    parser.add_argument("--parts", action="store_true", help="one table of all processes, and nothing else")
     parser.add_argument("--not-synced", action="store_true", help="syncBeforeAnswer=false, in rows of a DLedger group")
     args = parser.parse_args()
     if unknown := set(args.rows.split(",")) - set(names):

@@ -18,6 +18,24 @@ ENTRY = {
     *("el0t_64_sync", "el0t_64_sync_handler", "el0_svc", "do_el0_svc", "el0_svc_common.constprop.0", "invoke_syscall"),
 }
 """The kernel's way into each system call."""
+SYSTEM_CALLS = {
+    "write": "kernel: writes to sockets, wake-ups",
+    "sendmsg": "kernel: writes to sockets, wake-ups",
+    "sendto": "kernel: writes to sockets, wake-ups",
+    "read": "kernel: reads of sockets, wake-ups",
+    "recv": "kernel: reads of sockets, wake-ups",
+    "epoll": "kernel: polls",
+    "pwrite": "kernel: files written, pages touched",
+    "page_fault": "kernel: files written, pages touched",
+    "fallocate": "kernel: files written, pages touched",
+    "sync": "kernel: fdatasync, fsync",
+    "futex": "kernel: threads wake one another",
+    "nanosleep": "kernel: pauses",
+}
+"""What is in the name of the kernel's way in, and how it is called; the last that is counts."""
+LIBRARIES = {"libpython": "Python", "perseid/core/": "the compiled core", "loop.cpython": "uvloop"}
+"""The same of libraries."""
+OTHER_KERNEL, OTHER_LIBRARIES = "kernel: interrupts, scheduling and others", "other libraries"
 _LINE = re.compile(r":\d+\)$")
 _THREAD = re.compile(r"^thread \((\d+)\)(?:: (.*))?$")
 _SAMPLE = re.compile(r"^\S.*?\s(\d+)\s+[\d.]+:")
@@ -98,6 +116,20 @@ def ways_in(stacks: Stacks) -> dict[str, float]:
     """µs in the kernel, by the system call or interrupt that led there."""
     entered = ((next((f for f in stack if f.endswith("[kernel]")), ""), us) for stack, us in stacks.items())
     return _sums((frame, us) for frame, us in entered if frame)
+
+
+def parts(stacks: Stacks) -> dict[str, float]:
+    """µs in each part of a process: kinds of system calls, Python, the core, the event loop. All of it is in one."""
+    return _sums((_part(stack), us) for stack, us in stacks.items())
+
+
+def _part(stack: Sequence[str]) -> str:
+    """Of a stack as `of_perf` gives it."""
+    way_in = next((frame for frame in stack if frame.endswith("[kernel]")), "")
+    if way_in:
+        return ([name for call, name in SYSTEM_CALLS.items() if call in way_in] or [OTHER_KERNEL])[-1]
+    library = stack[0] if stack else ""
+    return next((name for start, name in LIBRARIES.items() if library.startswith(start)), OTHER_LIBRARIES)
 
 
 def whole(stacks: Stacks) -> dict[str, float]:

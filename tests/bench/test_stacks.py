@@ -102,3 +102,24 @@ def test_the_picture_has_a_box_for_each_call_as_wide_as_its_time(tmp_path: Path)
     }
     flame.draw(path, "nothing", "", {})
     assert not xml.dom.minidom.parse(str(path)).getElementsByTagName("g")
+
+
+def test_all_of_a_message_is_in_one_part_or_another() -> None:
+    found = stacks.parts(stacks.of_perf(PERF, us=6.0))
+    assert sum(found.values()) == pytest.approx(6.0)
+    assert {"Python", "the compiled core", "kernel: writes to sockets, wake-ups"} <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("way_in", "part"),
+    [
+        ("__x64_sys_pwrite64", "kernel: files written, pages touched"),
+        ("ksys_write", "kernel: writes to sockets, wake-ups"),
+        ("__x64_sys_epoll_pwait", "kernel: polls"),
+        ("__x64_sys_fdatasync", "kernel: fdatasync, fsync"),
+        ("asm_sysvec_reschedule_ipi", stacks.OTHER_KERNEL),
+    ],
+)
+def test_a_system_call_is_in_the_part_that_its_name_says(way_in: str, part: str) -> None:
+    stack = ("libc.so.6", "call (libc.so.6)", f"{way_in} [kernel]", "deeper [kernel]")
+    assert stacks.parts({stack: 1.0}) == {part: 1.0}
