@@ -13,7 +13,7 @@ from perseid.broker.kernel.roads import EVERY, UNKNOWN_CODE, Road, Roads, roads_
 from perseid.wire.command import encode_request
 
 KEY = "UNIQ_KEY\x01K1\x02"
-REFUSED = send_of(11, properties=f"{KEY}TRACE_ON\x01true\x02")
+REFUSED = send_of(11, properties=f"{KEY}INNER_NUM\x013\x02")
 
 
 @pytest.fixture
