@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -20,7 +21,7 @@ from perseid.testing.cores import core_from
 from perseid.wire import batch, command
 from perseid.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData, SubscriptionGroupConfig
 from perseid.wire.codes import RequestCode, Serializer
-from perseid.wire.headers.base import Header
+from perseid.wire.headers.base import Header, to_ext
 from perseid.wire.headers.pull import PullMessageRequest
 from perseid.wire.headers.send import EndTransactionRequest, SendMessageRequest, SendMessageRequestV2
 from perseid.wire.names import HALF_TOPIC
@@ -49,6 +50,7 @@ TOPICS = [
 UNIQUE = ["{n}", "a-{n}", 'quote"{n}', "back\\{n}", "é{n}", "消息{n}", "", "sp ace{n}"]
 TAME_PIECES = [
     "TAGS\x01TagA", "TAGS\x01TagB", "TAGS\x01Aa", "KEYS\x01k{n}", "KEYS\x01k{n} shared  k2", "WAIT\x01true", "v\x011",
+    "TAGS\x01消息", "KEYS\x01é{n} 订单{n} 😀", 'json\x01{"a": "b\\\\c/"}', "line\x01a\nb\tc\rd\fe\bf",
 ]  # fmt: skip
 PIECES = [
     "TAGS\x01消息", "TAGS\x01BB", "KEYS\x01 ", "KEYS\x01é", "WAIT\x01false", "color\x01red", "a\x01b\x01c", "lonely",
@@ -59,7 +61,11 @@ PIECES = [
     "MSG_REGION\x01mine", "TRACE_ON\x01false", "CLUSTER\x01mine", "RETRY_TOPIC\x01Plain", "\x7f\x01\x1f",
     "_SYS_MSG_PRIORITY_\x012", "_SYS_MSG_PRIORITY_\x01+1", "_SYS_MSG_PRIORITY_\x019999999999", "DELAY\x01018",
     "MSG_REGION\x01DefaultRegion", "CLUSTER\x01", "DELAY\x01000000000001", "quote\x01\"\\", "__SHARDINGKEY\x01s",
+    "DELAY", "DELAY\x01", "TRAN_MSG\x01",
+    "v\x01again", "TAGS\x01\U0010ffff\u07ff\u0800\ud7ff\ue000", "TIMER_OUT_MS\x01", "_SYS_MSG_PRIORITY_\x01",
 ]  # fmt: skip
+EXTRA = {"nsd": "here", "ns": "space", "o": "5", "empty": "", "接": "口", "z": 'a"\\/\n', "lite": "\U0001f600"}
+"""Fields that no broker knows."""
 
 
 FILTERS = [
@@ -148,7 +154,8 @@ class Stream:
     def properties(self, tame: bool) -> str:
         random = self.random
         pieces = random.sample(TAME_PIECES, k=random.randint(0, 3))
-        pieces.append(f"UNIQ_KEY\x017F0000010000ABCDEF{self.n:012X}")
+        if not tame or random.random() < 0.9:
+            pieces.append(f"UNIQ_KEY\x017F0000010000ABCDEF{self.n:012X}")
         if not tame:
             if random.random() < 0.3:
                 pieces[-1] = "UNIQ_KEY\x01" + random.choice(UNIQUE)
@@ -159,7 +166,7 @@ class Stream:
                 pieces.append("long\x01" + "p" * random.choice([1000, 32_600, 32_700, 40_000]))
         random.shuffle(pieces)
         text = "\x02".join(pieces).replace("{n}", str(self.n))
-        return text if not text or (not tame and random.random() < 0.1) else text + "\x02"
+        return text if not text or random.random() < 0.1 else text + "\x02"
 
     def timed(self, properties: str, tame: bool) -> str:
         """The properties, and a time that they ask for, or that of a half."""
@@ -227,14 +234,31 @@ class Stream:
         random = self.random
         oneway = not usual and random.random() < 0.1
         serializer = random.choice([Serializer.JSON] * (4 if usual else 12) + [Serializer.ROCKETMQ])
+        differs = not usual and random.random() < 0.1
+        if differs:
+            name, value = random.choice(list(EXTRA.items()))
+            header = {name: value, **(to_ext(header) if isinstance(header, Header) else header or {})}
         header, body = self.signed(header, body)
         raw = command.encode_request(code, self.n, header, body, oneway=oneway, serializer=serializer)
-        if not usual and random.random() < 0.1:  # the same header, written in another way
-            head = raw[8 : len(raw) - len(body)].replace(b'"flag":0,', b'"flag" : 0 ,')
-            if raw[4] == Serializer.JSON:
-                head = head.replace(b"TagA", b"Tag\\u0041")
-            raw = with_head(raw, head, body)
+        if differs and serializer == Serializer.JSON:
+            raw = with_head(raw, self.rewritten(raw[8 : len(raw) - len(body)]), body)
         return raw
+
+    def rewritten(self, head: bytes) -> bytes:
+        """The same header as another client might write it."""
+        random = self.random
+        members = json.loads(head)
+        fields = members["extFields"] | random.choice([{}, {}, {"l": None}, {"absent": None}])
+        if random.random() < 0.3:
+            fields |= {name: int(value) for name, value in fields.items() if value in ("0", "7", "-7", "4")}
+        fields = dict(random.sample(list(fields.items()), k=len(fields)))
+        members |= random.choice([{}, {"remark": None, "language": "RUST"}, {"language": 4, "remark": ""}, {"x": True}])
+        members["extFields"] = fields
+        if random.random() < 0.5:
+            members = dict(random.sample(list(members.items()), k=len(members)))
+        separators = random.choice([(",", ":"), (", ", ": "), (" ,\n", "\t:\r\n ")])
+        text = json.dumps(members, ensure_ascii=random.random() < 0.5, separators=separators)
+        return text.replace("Tag", "\\u0054\\u0061g").replace("/", random.choice(["/", "\\/"])).encode()
 
     def signed(self, header: Fields, body: bytes) -> tuple[Fields, bytes]:
         """What is sent in place of these."""

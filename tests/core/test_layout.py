@@ -22,7 +22,9 @@ from perseid.wire.host import Host
 CORE = Path(layout.__file__).parent
 V4 = Host(b"\x0a\x00\x00\x01", 0x1F90)
 HEADERS = (SendMessageRequest, SendMessageResponse, PullMessageRequest, PopMessageRequest, AckMessageRequest)
-OF_HEADERS = ("code", "flag", "language", "opaque", "version", "serializeTypeCurrentRPC", "extFields", "true", "false")
+OF_HEADERS = (
+    "code", "flag", "language", "opaque", "version", "serializeTypeCurrentRPC", "extFields", "remark", "true", "false",
+)  # fmt: skip
 """Names in the header of a frame itself, and what its fields say."""
 
 

@@ -253,7 +253,7 @@ class Parts:
                 mappings=self.mappings, transactions=self.transactions, timers=self.timers, delays=self.delay,
                 pulls=self.pulls, generation=self.generation, dispatch=self.dispatch, gate=self.gate,
                 pop_topic=self.pop.topic, pops=self.pop_requests, roads=self.roads,
-                groups=self.groups, locks=self.locks, saves=self.saves,
+                groups=self.groups, locks=self.locks, saves=self.saves, unique_ids=self.unique_ids,
             )
         )
         self.intake = Intake(

@@ -1,7 +1,7 @@
 """The compiled core, where there is one.
 
-    layout ← scan (a frame's bytes) ← signers (who signed a request) ← sends (a send's header and properties) ← batch
-    (the plain sends of a turn)
+    layout ← scan (a frame's bytes) ← signers (who signed a request) ← texts (JSON's escapes, UTF-8) ← headers (a send's
+    header) ← sends (a send's properties) ← batch (the plain sends of a turn)
     scan ← properties (of stored records, by name) ← conditions (what SQL92 expressions are made of)
     scan ← pulls (which pull it is)
     properties, pulls ← pull_answers (the answers to the pulls of a read)
@@ -41,6 +41,7 @@ from perseid.core import (  # noqa: F401  # by their names, below
     deliveries,
     edits,
     entries,
+    headers,
     items,
     levels,
     messages,
@@ -55,6 +56,7 @@ from perseid.core import (  # noqa: F401  # by their names, below
     sends,
     signers,
     stored,
+    texts,
 )
 from perseid.wire import frame
 
@@ -67,6 +69,8 @@ class Core(NamedTuple):
 
     scan: ModuleType
     signers: ModuleType
+    texts: ModuleType
+    headers: ModuleType
     sends: ModuleType
     batch: ModuleType
     redirects: ModuleType

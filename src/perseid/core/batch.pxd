@@ -11,8 +11,10 @@ cdef long long ENTRY_MAGIC
 cdef Py_ssize_t OPAQUE_AT, EXT_BYTES_AT, HEADER_BYTES
 cdef int PART_BITS, HEADER_JSON
 cdef long long HEADER_BINARY
-cdef bytes HEX
-cdef const unsigned char[::1] INDEXED_TAG, NOTHING
+cdef bytes HEX, SMALL_HEX, SHORT_ESCAPES
+cdef int COUNTER_DIGITS, MAX_QUOTED_BYTES
+cdef Py_ssize_t ADDED_BYTES
+cdef const unsigned char[::1] INDEXED_TAG, NOTHING, UNIQUE_KEY
 
 
 cdef class Target:
@@ -33,7 +35,7 @@ cdef class Target:
 
 cdef class Batch(SendReader):
     cdef readonly list touched
-    cdef readonly long long last, taken, index
+    cdef readonly long long last, taken, index, ids_given
     cdef public long long took_10, took_310, took_320
     cdef long long _term, _prepared
     cdef Py_ssize_t _entry_head
@@ -47,6 +49,9 @@ cdef class Batch(SendReader):
     cdef unsigned char[::1] _records, _answers, _entries, _id
     cdef Py_ssize_t _records_end, _answers_end, _entries_end, _id_end
     cdef Py_ssize_t _size, _properties_at, _properties_end
+    cdef object _ids
+    cdef const unsigned char[::1] _id_head
+    cdef long long _id_counter
 
     cpdef learn(self, Target target, Py_ssize_t most)
     cdef int _know(self, dict targets, Target target, Py_ssize_t most) except -1
@@ -56,6 +61,7 @@ cdef class Batch(SendReader):
     cdef Target _named(self, dict targets, const unsigned char[::1] d, Py_ssize_t at, Py_ssize_t end)
     cdef bint _begin_target(self, Target target) except -1
     cpdef look_into(self, dict rows, object queues)
+    cpdef give_ids(self, object ids)
     cpdef begin(self, long long now, long long log_end, long long limit, bint may_order)
     cpdef begin_entries(self, long long index, long long term)
     @cython.locals(total=Py_ssize_t, end=Py_ssize_t)
@@ -65,6 +71,11 @@ cdef class Batch(SendReader):
     cpdef clear(self)
     @cython.locals(target=Target, begin=cython.longlong)
     cdef Py_ssize_t _frame(self, Py_ssize_t at, Py_ssize_t total) except -2
+    @cython.locals(is_given=bint)
+    cdef bint _put_single(self, Target target) except -1
+    cdef int _keep_id(self) noexcept
+    @cython.locals(n=Py_ssize_t, counter=cython.longlong, i=int)
+    cdef bint _give_id(self) except -1
     @cython.locals(most=Py_ssize_t)
     cdef int _make_room(self, Target target) except -1
     @cython.locals(size=Py_ssize_t, head=Py_ssize_t, crc=cython.uint)
@@ -122,7 +133,12 @@ cdef Py_ssize_t _put_digits(unsigned char[::1] out, Py_ssize_t at, long long num
 cdef Py_ssize_t _copy(
     unsigned char[::1] out, Py_ssize_t at, const unsigned char[::1] data, Py_ssize_t begin, Py_ssize_t count
 ) noexcept
+@cython.locals(i=Py_ssize_t, c=cython.uchar)
+cdef Py_ssize_t _put_quoted(
+    unsigned char[::1] out, Py_ssize_t at, const unsigned char[::1] data, Py_ssize_t count
+) noexcept
 cdef unsigned char[::1] _longer(unsigned char[::1] old, Py_ssize_t least)
+@cython.locals(unit=cython.uint)
 cdef unsigned int _hash(const unsigned char[::1] d, Py_ssize_t at, Py_ssize_t end, unsigned int seed) noexcept
 @cython.locals(key=cython.ulonglong)
 cdef unsigned long long _target_key(

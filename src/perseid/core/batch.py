@@ -24,11 +24,13 @@ from typing import TYPE_CHECKING
 from perseid.base.machine import Buffer
 from perseid.core import layout
 from perseid.core.layout import (
+    ADDED_BYTES,
     ENTRY_BYTES,
     HEADER_BINARY,
     HEADER_BYTES,
     HEADER_JSON,
     KEY_BYTES,
+    MAX_ID_BYTES,
     PART_BITS,
     UNIT_BYTES,
 )
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from perseid.core.queue import Queue
     from perseid.core.signers import Signer
     from perseid.wire.bodies import TopicConfig
+    from perseid.wire.ids import UniqueIds
 
 compiled = not __file__.endswith(".py")
 
@@ -59,11 +62,16 @@ KEEP_BYTES = 4 << 20
 """A buffer that a large turn made longer than this is let go after it."""
 ID_BYTES = 33
 """Of a message's id and a comma."""
-MAX_ID_BYTES = 256
-"""Of a unique key; a longer one is not plain."""
+COUNTER_DIGITS = 4
+"""Of the ids that are given here: their last ones, in hex."""
+MAX_QUOTED_BYTES = 6
+"""Of a byte of an id in JSON."""
 OPAQUE_AT, EXT_BYTES_AT = 5, 17
 """In a binary header."""
-HEX = b"0123456789ABCDEF"
+HEX, SMALL_HEX = b"0123456789ABCDEF", b"0123456789abcdef"
+UNIQUE_KEY = memoryview(b"UNIQ_KEY\x01")
+SHORT_ESCAPES = b"btn-fr"
+"""Of the characters 8 to 13; 11 has none."""
 INDEXED_TAG = memoryview(layout.INDEXED_TAG.encode())
 NOTHING = memoryview(b"")
 
@@ -142,7 +150,12 @@ class Batch(SendReader):
         self._born_host = NOTHING
         self._id = memoryview(bytearray(MAX_ID_BYTES))
         self._id_end = 0
-        """The unique key that the answer says; of a batch it is the header's."""
+        """The unique key that the answer says, if there is one; of a batch it is the header's."""
+        self._ids: UniqueIds | None = None
+        self._id_head, self._id_counter = NOTHING, -1
+        """What the ids begin with that are given in this turn, and the number of the first one; -1: none was given."""
+        self.ids_given = 0
+        """In this turn."""
         self._size = self._properties_at = self._properties_end = 0
         """Of a stored record."""
 
@@ -192,6 +205,10 @@ class Batch(SendReader):
     def look_into(self, rows: dict[str, TopicConfig], queues: Mapping[tuple[str, int], Queue]) -> None:
         """The tables of topics and queues as they are from now on."""
         self._rows, self._queues = rows, queues
+
+    def give_ids(self, ids: UniqueIds) -> None:
+        """Messages without a unique key are plain from now on. At the end of a turn `ids` passes over `ids_given`."""
+        self._ids = ids
 
     def begin(self, now: int, log_end: int, limit: int, may_order: bool) -> None:
         """A turn begins. The next record stands at `log_end`; all must end before `limit`."""
@@ -251,7 +268,8 @@ class Batch(SendReader):
             if len(target.space) > START_BYTES:
                 target.grow(START_UNITS)
         self.touched.clear()
-        self._records_end = self._entries_end = 0
+        self._records_end = self._entries_end = self.ids_given = 0
+        self._id_counter = -1
         if len(self._records) > KEEP_BYTES or len(self._entries) > KEEP_BYTES:
             self._records = memoryview(bytearray(START_BYTES))
             self._entries = memoryview(bytearray(START_BYTES))
@@ -263,20 +281,14 @@ class Batch(SendReader):
         begin = 0
         if not self._open(at, total) or self._body >= self._end or self._end - self._body > self._most_bytes:
             return -1
-        if not self._read_send() or self._unique_end - self._unique_at > MAX_ID_BYTES:
+        if not self._read_send() or (self._unique_at >= 0 and self._unique_end - self._unique_at > MAX_ID_BYTES):
             return -1
         target = self._target()
         if target is None or (self._must_sign and not self._is_admitted(self._topic_at, self._topic_end)):
             return -1
         begin = target.count
-        self._id_end = _copy(self._id, 0, self._q, self._unique_at, self._unique_end - self._unique_at)
-        if self._code == 320:
-            if not self._put_batch(target):
-                return -1
-        else:
-            self._append_own()
-            if not self._put(target, self._body, self._end):
-                return -1
+        if not (self._put_batch(target) if self._code == 320 else self._put_single(target)):
+            return -1
         if begin == 0:
             self.touched.append(target)
         if self._flag == 0:
@@ -284,6 +296,50 @@ class Batch(SendReader):
         target.requests += 1
         self.taken += 1
         return self._end
+
+    def _put_single(self, target: Target) -> bool:
+        """Store a message that was sent alone; False: nothing has changed."""
+        is_given = self._unique_at < 0
+        if is_given and not self._give_id():
+            return False
+        self._keep_id()
+        self._append_own()
+        if not self._put(target, self._body, self._end):
+            return False
+        self.ids_given += is_given
+        return True
+
+    def _keep_id(self) -> None:
+        """Take the unique key in that the answer will say."""
+        self._id_end = 0
+        if self._unique_at >= 0:
+            self._id_end = _copy(self._id, 0, self._q, self._unique_at, self._unique_end - self._unique_at)
+
+    def _give_id(self) -> bool:
+        """Give a message without a unique key one, as the ordinary handler would; False when that is to do it."""
+        n = counter = 0
+        if self._ids is None:
+            return False
+        if self._has_empty:
+            self._leave_out_empty()
+            self._read_properties()
+        if self._has_repeated():
+            return False
+        if self._id_counter < 0:
+            stem, self._id_counter = self._ids.ahead(self._now)
+            self._id_head = memoryview(stem.encode())
+        n = self._q_end + len(UNIQUE_KEY) + len(self._id_head) + COUNTER_DIGITS + 1
+        if n + len(self._own) + ADDED_BYTES > MAX_PROPERTIES_BYTES:
+            return False
+        self._unique_at = _copy(self._q, self._q_end, UNIQUE_KEY, 0, len(UNIQUE_KEY))
+        n = _copy(self._q, self._unique_at, self._id_head, 0, len(self._id_head))
+        counter = self._id_counter + self.ids_given
+        for i in range(COUNTER_DIGITS):
+            self._q[n + i] = HEX[counter >> 4 * (COUNTER_DIGITS - 1 - i) & 15]
+        self._unique_end = n + COUNTER_DIGITS
+        self._q[self._unique_end] = 2
+        self._q_end = self._unique_end + 1
+        return True
 
     def _put(self, target: Target, body: int, end: int) -> bool:
         """Store the message whose properties stand in `_q`; False when it has no room, and nothing has changed."""
@@ -319,6 +375,7 @@ class Batch(SendReader):
         at, count, taken_bytes, last, index = self._at, target.count, target.taken_bytes, self.last, self.index
         records_end, entries_end = self._records_end, self._entries_end
         p = self._body
+        self._keep_id()
         while p < self._end:
             p = self._put_item(target, p)
             if p < 0 or self._at - at > self._most_bytes or target.count - count > MAX_MESSAGES:
@@ -398,7 +455,8 @@ class Batch(SendReader):
     def _put_entries(self, target: Target) -> int:
         """As `store.dispatch.key_hashes`: the unique key, each of the keys, the tag as `T#tag`."""
         at = self._keys_at
-        self._put_entry(_hash(self._q, self._unique_at, self._unique_end, target.seed))
+        if self._unique_at >= 0:
+            self._put_entry(_hash(self._q, self._unique_at, self._unique_end, target.seed))
         while 0 <= at < self._keys_end:
             end = at
             while end < self._keys_end and self._q[end] != 32:
@@ -479,7 +537,8 @@ class Batch(SendReader):
 
     def _answer(self, target: Target, begin: int) -> None:
         """Answer the request whose messages are those of the target from `begin` on."""
-        most = self._answers_end + self._answer_bytes + self._id_end + ID_BYTES * (target.count - begin)
+        most = self._answers_end + self._answer_bytes + MAX_QUOTED_BYTES * self._id_end
+        most += ID_BYTES * (target.count - begin)
         if most > len(self._answers):
             self._answers = _longer(self._answers, most)
         if self._serializer == HEADER_JSON:
@@ -513,8 +572,9 @@ class Batch(SendReader):
         at = _put_digits(self._answers, at, self._queue_id)
         at = _copy(self._answers, at, self._answer_2, 0, len(self._answer_2))
         at = _put_digits(self._answers, at, target.first + begin)
-        at = _copy(self._answers, at, self._answer_3, 0, len(self._answer_3))
-        at = self._put_handle(_copy(self._answers, at, self._id, 0, self._id_end))
+        if self._id_end:
+            at = _copy(self._answers, at, self._answer_3, 0, len(self._answer_3))
+            at = self._put_handle(_put_quoted(self._answers, at, self._id, self._id_end))
         at = _copy(self._answers, at, self._answer_4, 0, len(self._answer_4))
         at = _put_digits(self._answers, at, self._opaque)
         at = _copy(self._answers, at, self._answer_5, 0, len(self._answer_5))
@@ -535,10 +595,11 @@ class Batch(SendReader):
         value = _copy(self._answers, at, self._binary_2, 0, len(self._binary_2))
         at = _put_digits(self._answers, value, target.first + begin)
         _put_int(self._answers, value - 4, at - value)
-        value = _copy(self._answers, at, self._binary_3, 0, len(self._binary_3))
-        at = _copy(self._answers, value, self._id, 0, self._id_end)
-        _put_int(self._answers, value - 4, at - value)
-        at = self._put_handle(at)
+        if self._id_end:
+            value = _copy(self._answers, at, self._binary_3, 0, len(self._binary_3))
+            at = _copy(self._answers, value, self._id, 0, self._id_end)
+            _put_int(self._answers, value - 4, at - value)
+            at = self._put_handle(at)
         at = _copy(self._answers, at, self._binary_4, 0, len(self._binary_4))
         _put_int(self._answers, first, at - first - 4)
         _put_int(self._answers, first + 4, HEADER_BINARY << 24 | (at - first - 8))
@@ -591,6 +652,23 @@ def _copy(out: memoryview, at: int, data: memoryview, begin: int, count: int) ->
     return at + count
 
 
+def _put_quoted(out: memoryview, at: int, data: memoryview, count: int) -> int:
+    """Write bytes as a text of JSON, as `wire.headers.base.quote` does; where that ends."""
+    for i in range(count):
+        c = data[i]
+        if (c > 34 and c != 92) or c == 32 or c == 33:
+            out[at] = c
+            at += 1
+        elif c >= 34 or (8 <= c <= 13 and c != 11):
+            out[at], out[at + 1] = 92, c if c >= 34 else SHORT_ESCAPES[c - 8]
+            at += 2
+        else:
+            out[at], out[at + 1], out[at + 2], out[at + 3] = 92, 117, 48, 48
+            out[at + 4], out[at + 5] = SMALL_HEX[c >> 4], SMALL_HEX[c & 15]
+            at += 6
+    return at
+
+
 def _longer(old: memoryview, least: int) -> memoryview:
     """A buffer of at least `least` bytes, and twice as long as the old one, with its content."""
     new = memoryview(bytearray(max(least, 2 * len(old))))
@@ -599,9 +677,22 @@ def _longer(old: memoryview, least: int) -> memoryview:
 
 
 def _hash(d: memoryview, at: int, end: int, seed: int) -> int:
-    """Java's `String.hashCode` of ASCII, going on from that of what stands before."""
+    """Java's `String.hashCode` of what is UTF-8, going on from that of what stands before: over units of UTF-16."""
     while at < end:
-        seed = (seed * 31 + d[at]) & MASK
+        unit = d[at]
+        if unit > 127 and end - at >= 4 - (unit < 0xF0) - (unit < 0xE0):
+            if unit < 0xE0:
+                unit = (unit & 31) << 6 | d[at + 1] & 63
+            elif unit < 0xF0:
+                unit = (unit & 15) << 12 | (d[at + 1] & 63) << 6 | d[at + 2] & 63
+                at += 1
+            else:  # two units
+                unit = (unit & 7) << 18 | (d[at + 1] & 63) << 12 | (d[at + 2] & 63) << 6 | d[at + 3] & 63
+                seed = (seed * 31 + 0xD7C0 + (unit >> 10)) & MASK
+                unit = 0xDC00 | unit & 0x3FF
+                at += 2
+            at += 1
+        seed = (seed * 31 + unit) & MASK
         at += 1
     return seed
 

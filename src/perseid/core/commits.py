@@ -47,6 +47,8 @@ class Commits(Deliveries):
             return 0
         if not self._is_sound(0) or not self._copy_properties() or not self._read_properties():
             return 0
+        if self._unique_at < 0:
+            return 0
         self._queue_id = self._real_queue_id
         target = self._named(self._targets, self._d, self._real_at, self._real_end)
         if target is None:
@@ -64,16 +66,16 @@ class Commits(Deliveries):
         self._real_at = self._real_queue_id = -1
         self._is_groups = False
         self._is_keys = len(self._key) == 0
-        if stop - at > MAX_PROPERTIES_BYTES:
+        if stop - at > MAX_PROPERTIES_BYTES or not self._is_utf8(at, stop):
             return False
         while at < stop:
             value = at
-            while value < stop and 2 < self._d[value] <= 126:
+            while value < stop and self._d[value] > 2:
                 value += 1
             if value >= stop or self._d[value] != 1:
                 return False
             end = value + 1
-            while end < stop and self._d[end] != 2 and self._d[end] <= 126:
+            while end < stop and self._d[end] != 2:
                 end += 1
             if end >= stop or self._d[end] != 2:
                 return False

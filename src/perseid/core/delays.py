@@ -36,7 +36,7 @@ class Delays(Deliveries):
         if not self._take_properties(self._properties_at, self._properties_end):
             return 0
         self._real_at = self._real_queue_id = self._out_ms = -1
-        if not self._read_properties() or self._real_at < 0 or self._real_queue_id < 0:
+        if not self._read_properties() or min(self._unique_at, self._real_at, self._real_queue_id) < 0:
             return 0
         self._queue_id = self._real_queue_id
         target = self._named(self._targets, self._q, self._real_at, self._real_end)

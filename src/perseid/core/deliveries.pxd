@@ -25,6 +25,7 @@ cdef class Deliveries(Batch):
     cdef int _read_rest(self) except -1
     @cython.locals(n=Py_ssize_t)
     cdef int _append_times(self, long long taken_ms) noexcept
+    cdef bint _read_empty(self, Py_ssize_t at, Py_ssize_t size) noexcept
     @cython.locals(known=cython.int)
     cdef bint _read_property(self, Py_ssize_t at, Py_ssize_t size, Py_ssize_t value, Py_ssize_t end) noexcept
     cdef bint _tells_times(self, Py_ssize_t at, Py_ssize_t size) noexcept

@@ -51,7 +51,9 @@ class Deliveries(Batch):
         if not self._take_properties(self._properties_at, self._properties_end):
             return 0
         self._real_at = self._real_queue_id = self._out_ms = -1
-        if not self._read_properties() or self._real_at < 0 or self._real_queue_id < 0 or self._out_ms < 0:
+        if not self._read_properties() or self._unique_at < 0 or self._real_at < 0:
+            return 0
+        if self._real_queue_id < 0 or self._out_ms < 0:
             return 0
         if self._out_ms // precision_ms * precision_ms + precision_ms > self._now:
             return 0
@@ -102,6 +104,10 @@ class Deliveries(Batch):
         n = self._add(self._q, self._q_end, TAKEN_MS, 0, len(TAKEN_MS))
         n = self._add(self._q, self._add_number(self._q, n, taken_ms), DELIVERED_MS, 0, len(DELIVERED_MS))
         self._q_end = self._add(self._q, self._add_number(self._q, n, self._now), END, 0, 1)
+
+    def _read_empty(self, at: int, size: int) -> bool:
+        """The ordinary handler leaves out what says nothing."""
+        return False
 
     def _read_property(self, at: int, size: int, value: int, end: int) -> bool:
         """Take in a property, whose name begins at `at`; False when one comes twice, or is not usual here."""

@@ -17,10 +17,6 @@ cdef class EditedSends(Sends):
     cdef bint _is_own(self, Py_ssize_t at, Py_ssize_t size) noexcept
     @cython.locals(name=bytes, begin=Py_ssize_t, end=Py_ssize_t)
     cdef int _append_own(self) noexcept
-    @cython.locals(at=Py_ssize_t, size=Py_ssize_t)
-    cdef bint _is_each_once(self) noexcept
-    @cython.locals(p=Py_ssize_t, i=Py_ssize_t)
-    cdef bint _is_before(self, Py_ssize_t at, Py_ssize_t size) noexcept
     cdef Py_ssize_t _stop_of(self, Py_ssize_t at) noexcept
     @cython.locals(at=Py_ssize_t, size=Py_ssize_t)
     cdef Py_ssize_t _value_of(self, bytes name) noexcept

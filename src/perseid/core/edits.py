@@ -57,9 +57,9 @@ class EditedSends(Sends):
 
     def _may_edit(self) -> bool:
         """Can the properties that were read be changed here, of a message like this?"""
-        if self._code == 320 or self._unit_ms != 0 or self._is_half:
+        if self._code == 320 or self._unit_ms != 0 or self._is_half or self._has_empty:
             return False
-        return self._q_end + len(self._own) + ADDED_BYTES <= MAX_PROPERTIES_BYTES and self._is_each_once()
+        return self._q_end + len(self._own) + ADDED_BYTES <= MAX_PROPERTIES_BYTES and not self._has_repeated()
 
     def _read_property(self, at: int, size: int, value: int, end: int) -> bool:
         """As for all sends; takes in which ones are changed."""
@@ -88,30 +88,6 @@ class EditedSends(Sends):
             self._set(name, self._own, begin, end)
 
     # ---- properties by their names ----
-
-    def _is_each_once(self) -> bool:
-        """Has each property, in `_q`, a name of its own, and a value?"""
-        at = size = 0
-        while at < self._q_end:
-            size = 0
-            while self._q[at + size] > 2:
-                size += 1
-            if self._q[at + size] != 1 or self._q[at + size + 1] == 2 or self._is_before(at, size):
-                return False
-            at = self._stop_of(at) + 1
-        return True
-
-    def _is_before(self, at: int, size: int) -> bool:
-        """Is there a property with the same name before the one at `at`?"""
-        p = i = 0
-        while p < at:
-            i = 0
-            while i < size and self._q[p + i] == self._q[at + i]:
-                i += 1
-            if i == size and self._q[p + i] == 1:
-                return True
-            p = self._stop_of(p) + 1
-        return False
 
     def _stop_of(self, at: int) -> int:
         """Where the property that begins before `at`, or there, has its end."""

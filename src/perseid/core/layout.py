@@ -26,6 +26,11 @@ PLAIN_SYS_FLAGS = SYS_COMPRESSED | SYS_COMPRESSION_MASK
 
 ADDED_BYTES = 200
 """Of the properties that a redirected send gets, at most, but for its unique key and the broker's own."""
+MAX_ID_BYTES = 256
+"""Of a unique key; a message with a longer one is not plain."""
+MAX_NAMES = 64
+"""Properties of a message without a unique key, whose names are compared with one another; more are not plain."""
+
 MAX_TEXT_BYTES = 1 << 16
 """Of the values that a request's signature is of; one with more is left to the gate."""
 APART = -1

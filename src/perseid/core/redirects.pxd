@@ -30,6 +30,7 @@ cdef class Sends(Batch):
     cdef bint _read_time(self) noexcept
     cdef bint _read_field(self, unsigned int letter, Py_ssize_t at, Py_ssize_t end) noexcept
     @cython.locals(unit_ms=cython.longlong)
+    cdef bint _read_empty(self, Py_ssize_t at, Py_ssize_t size) noexcept
     cdef bint _read_property(self, Py_ssize_t at, Py_ssize_t size, Py_ssize_t value, Py_ssize_t end) noexcept
     cdef bint _is_reserved_name(self, Py_ssize_t at, Py_ssize_t size) noexcept
     @cython.locals(target=Target)

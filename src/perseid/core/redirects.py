@@ -89,7 +89,9 @@ class Sends(Batch):
             return False
         if self._unit_ms == 0 and not self._is_half:
             return not self._is_prepared
-        if self._code == 320 or self._is_reserved or (self._unit_ms != 0 and (self._is_half or self._is_prepared)):
+        if self._unique_at < 0 or self._code == 320 or self._is_reserved:
+            return False
+        if self._unit_ms != 0 and (self._is_half or self._is_prepared):
             return False
         if self._q_end + len(self._own) + ADDED_BYTES + self._unique_end - self._unique_at > MAX_PROPERTIES_BYTES:
             return False
@@ -140,6 +142,11 @@ class Sends(Batch):
             return False
         self._unit_ms, self._number_said = unit_ms, self._digits(value, end)
         return self._number_said >= 0
+
+    def _read_empty(self, at: int, size: int) -> bool:
+        """As for all sends; a reserved name that says nothing is one, too."""
+        self._is_reserved = self._is_reserved or self._is_reserved_name(at, size)
+        return Batch._read_empty(self, at, size)
 
     def _is_reserved_name(self, at: int, size: int) -> bool:
         """Is it one of those that a message is given here, or that says more of a time or a half?"""

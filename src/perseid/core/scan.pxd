@@ -38,5 +38,11 @@ cdef class Scanner:
     cdef bint _is(self, Py_ssize_t at, Py_ssize_t size, bytes text) noexcept
     @cython.locals(at=Py_ssize_t)
     cdef bint _pairs(self) noexcept
-    @cython.locals(name=Py_ssize_t, value=Py_ssize_t, size=Py_ssize_t, end=Py_ssize_t, i=Py_ssize_t)
+    @cython.locals(first=int, second=int, left=Py_ssize_t, size=int)
+    cdef int _character(self, Py_ssize_t at, Py_ssize_t end) noexcept
+    @cython.locals(size=int)
+    cdef bint _is_utf8(self, Py_ssize_t at, Py_ssize_t end) noexcept
+    @cython.locals(
+        name=Py_ssize_t, value=Py_ssize_t, size=Py_ssize_t, end=Py_ssize_t, i=Py_ssize_t, bits=cython.uchar
+    )
     cdef Py_ssize_t _pair(self, Py_ssize_t at) noexcept

@@ -134,6 +134,36 @@ class Scanner:
                 return False
         return True
 
+    # ---- UTF-8 ----
+
+    def _character(self, at: int, end: int) -> int:
+        """How many bytes the character has that begins at `at`, and is not ASCII; 0 when it is no UTF-8."""
+        first, left = self._d[at], end - at
+        second = self._d[at + 1] if left > 1 else 0
+        size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+        if first < 0xC2 or first > 0xF4 or left < size or second & 0xC0 != 0x80:
+            return 0
+        if (first == 0xE0 and second < 0xA0) or (first == 0xF0 and second < 0x90):  # in fewer bytes
+            return 0
+        if (first == 0xED and second > 0x9F) or (first == 0xF4 and second > 0x8F):  # half a character, or none at all
+            return 0
+        if (size > 2 and self._d[at + 2] & 0xC0 != 0x80) or (size > 3 and self._d[at + 3] & 0xC0 != 0x80):
+            return 0
+        return size
+
+    def _is_utf8(self, at: int, end: int) -> bool:
+        """Are these bytes UTF-8?"""
+        size = 0
+        while at < end:
+            if self._d[at] < 128:
+                at += 1
+                continue
+            size = self._character(at, end)
+            if size == 0:
+                return False
+            at += size
+        return True
+
     # ---- the binary form ----
 
     def _pairs(self) -> bool:
@@ -144,8 +174,9 @@ class Scanner:
         return self._int(at + 13) == 0 and self._int(at + 17) == self._body - at - HEADER_BYTES
 
     def _pair(self, at: int) -> int:
-        """Where the value of the pair at `at` begins; `_stop` is its end. -1 when it does not end within the header,
-        has an empty part, or one that is not ASCII."""
+        """Where the value of the pair at `at` begins; `_stop` is its end, the same place when it says nothing. -1 when
+        it does not end within the header, has a name that is not ASCII, or none, or a value that is not UTF-8."""
+        bits = 0
         end = self._body
         if end - at < 2:
             return -1
@@ -154,13 +185,12 @@ class Scanner:
             return -1
         value = name + 4
         size = self._int(name)
-        if size == 0 or size > end - value:
+        if size > end - value:
             return -1
         self._stop = value + size
         for i in range(at + 2, name):
             if self._d[i] > 126:
                 return -1
         for i in range(value, value + size):
-            if self._d[i] > 126:
-                return -1
-        return value
+            bits |= self._d[i]
+        return value if bits < 128 or self._is_utf8(value, value + size) else -1

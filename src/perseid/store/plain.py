@@ -89,7 +89,9 @@ class PlainQueue:
         return self.store.queues.get(self.topic, self.queue_id) is self.queue and self.store.writable
 
     def unique_hash(self, key: str) -> int:
-        """`dispatch.key_hash` of an ASCII key whose beginning came before."""
+        """`dispatch.key_hash` of a key whose beginning came before."""
+        if not key.isascii():
+            return key_hash(self.topic, key)
         head = key[:-TAIL_CHARS]
         start = self.heads.get(head)
         if start is None:
@@ -111,7 +113,7 @@ class PlainAppends:
         self._parts: list[Buffer] = []
         self._queues: list[PlainQueue] = []
         self._entries: list[tuple[int, int]] = []
-        self._at = self._limit = 0
+        self._at = self._limit = self._last = 0
         self._now: Millis = 0
 
     def begin(self, queue: PlainQueue, now: Millis) -> bool:
@@ -161,7 +163,7 @@ class PlainAppends:
         queue.taken_bytes += size
         for one in hashes:
             self._entries.append((one, at))
-        self._at = at + size
+        self._last, self._at = at, at + size
         return at
 
     def fits(self, queue: PlainQueue, messages: list[tuple[int, int]]) -> bool:
@@ -177,7 +179,7 @@ class PlainAppends:
             log = self._store.log
             log.put(log.end, b"".join(self._parts), self._now)
             assert log.end == self._at, "what was gathered is not what was written"
-            log.last_offset = self._entries[-1][1]  # each message has at least its unique key
+            log.last_offset = self._last
             self._parts.clear()
             for queue in self._queues:
                 if queue.units:

@@ -50,13 +50,21 @@ class UniqueIds:
 
     def next(self, now: int) -> str:
         """A new id; `now` in milliseconds since the Unix epoch."""
+        stem, counter = self.ahead(now)
+        self._counter = counter + 1
+        return f"{stem}{counter:04X}"
+
+    def ahead(self, now: int) -> tuple[str, int]:
+        """What the ids that are made at `now` begin with, and the counter of the next one, which is their end."""
         if now != self._last_ms:
             if not self._month_start <= now < self._month_end:
                 self._month_start, self._month_end = _month_of(now)
             self._last_ms, self._stem = now, f"{self._prefix}{now - self._month_start:08X}"
-        counter = self._counter & 0xFFFF
-        self._counter = counter + 1
-        return f"{self._stem}{counter:04X}"
+        return self._stem, self._counter & 0xFFFF
+
+    def pass_over(self, count: int) -> None:
+        """So many ids were made by another hand, out of what `ahead` said."""
+        self._counter += count
 
 
 def _month_of(now: int) -> tuple[int, int]:

@@ -111,7 +111,7 @@ def test_how_frames_are_cut_into_reads_makes_no_difference(tmp_path: Path, seed:
 
 
 LEAST = {
-    "send": 50, "timed send": 5, "half": 3, "binary send": 3, "batch": 5, "delivered": 3, "commit": 2, "delayed": 5,
+    "send": 50, "timed send": 5, "half": 3, "binary send": 3, "batch": 5, "delivered": 3, "commit": 1, "delayed": 5,
     "priority": 3, "edited": 1, "delay over": 1, "retry": 1,
 }  # fmt: skip
 """How many of each kind go the quick way at least, with any seed."""

@@ -118,7 +118,7 @@ class SignedStream(Stream):
             end = 8 + int.from_bytes(raw[5:8], "big")
             before, mark, rest = raw[8:end].partition(b'"extFields":{')
             more = random.choice([b'"AccessKey":"root",', b'"Signature":"x",', b'"n":"x",', b'"more":null,', b'"z":1,'])
-            raw = with_head(raw, before + mark + more + rest, raw[end:])
+            raw = with_head(raw, before + mark + more + rest, raw[end:]) if mark else raw
         return raw
 
 

@@ -27,14 +27,24 @@ SENDS = {
     WhyNot.FIRST_SEND: send_of(11, queue_id=3),
     WhyNot.SYS_FLAG: send_of(11, sys_flag=0x2),
     WhyNot.EMPTY: send_of(11)[:-4].replace(send_of(11)[:4], (len(send_of(11)) - 8).to_bytes(4, "big"), 1),
-    WhyNot.NO_UNIQUE_KEY: send_of(11, properties="UNIQ_KEY\x01K-1\x02"),
-    WhyNot.NOT_ASCII: send_of(11, properties=f"{KEY}KEYS\x01消息\x02"),
-    WhyNot.CUT_SHORT: send_of(11, properties=f"{KEY}k\x01v"),
-    WhyNot.EMPTY_PROPERTY: send_of(11, properties=f"{KEY}k\x01\x02"),
+    WhyNot.LONG_UNIQUE_KEY: send_of(11, properties=f"UNIQ_KEY\x01{'k' * 257}\x02"),
+    WhyNot.REPEATED: send_of(11, properties="k\x011\x02k\x012\x02"),
     WhyNot.NO_WAIT: send_of(11, properties=f"{KEY}WAIT\x01false\x02"),
     WhyNot.CHANGING: send_of(11, properties=f"{KEY}INNER_NUM\x013\x02"),
 }
 """A frame for each reason that a client gives."""
+PLAIN = {
+    "no properties": "",
+    "no unique key": "KEYS\x01k\x02empty\x01\x02lonely\x02",
+    "a unique key with signs": 'UNIQ_KEY\x01a-"\\\x1f消息\x02',
+    "two unique keys": f"UNIQ_KEY\x01first\x02{KEY}UNIQ_KEY\x01\x02",
+    "Chinese": f"{KEY}KEYS\x01消息 😀\x02TAGS\x01标签\x02订单\x01号\x02",
+    "no last separator": f"{KEY}k\x01v",
+    "an empty property": f"{KEY}k\x01\x02\x02\x01v\x02",
+    "a changing name that is none": f"{KEY}DELAY\x02xDELAY\x013\x02",
+    "waits in the end": f"{KEY}WAIT\x01false\x02WAIT\x01true\x02",
+}
+"""Properties of sends that go the fast way."""
 BY_CORE = {
     WhyNot.RETRY_TOPIC: send_of(11, f"{RETRY_PREFIX}g"),
     WhyNot.DELAYED: send_of(11, properties=f"{KEY}DELAY\x013\x02"),
@@ -61,6 +71,20 @@ def test_a_send_goes_the_fast_way_unless_there_is_a_reason(
     assert of(rig, SENDS[why]) is why
     rig.handle(Frames(1, SENDS[why]))
     assert seen == [why is None]
+
+
+@pytest.mark.parametrize("properties", PLAIN.values(), ids=PLAIN)
+def test_what_stock_clients_write_goes_the_fast_way(
+    tmp_path: Path, properties: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(tmp_path, store=replace(SMALL, flush_disk_type="SYNC_FLUSH"), default_topic_queue_nums=4)
+    rig.connect(1)
+    rig.handle(Frames(1, send_of(1) + send_of(2)))
+    seen = taken(rig, monkeypatch)
+    frame = send_of(11, properties=properties)
+    assert of(rig, frame) is None
+    rig.handle(Frames(1, frame))
+    assert seen == [True]
 
 
 @pytest.mark.parametrize("why", BY_CORE, ids=str)

@@ -2,9 +2,8 @@
 
 The ordinary handlers are the reference: what this stores and answers is byte for byte what they would, which a
 differential test holds it to. Whatever is unusual (a first send to a queue, retries,
-properties that change what is stored, ids that JSON would have to escape) is left to them; without the core
-binary headers too. With SYNC_FLUSH the answers of a read wait together (`acks.wait_frames`); a send that says
-WAIT=false is left to the handler.
+properties that change what is stored) is left to them; without the core binary headers too. With SYNC_FLUSH the answers
+of a read wait together (`acks.wait_frames`); a send that says WAIT=false is left to the handler.
 
 Two ways lead to the same end: `CoreSends` with the compiled core, `PlainSends` in plain Python where there is none.
 `sends_of` chooses. Why a send is left to the handlers is decided in one place for both (`why_not`). Where requests have
@@ -40,6 +39,7 @@ from perseid.broker.fast_path.why_not import (
 )
 from perseid.store.plain import PlainAppends, PlainQueue, packed_host
 from perseid.wire import batch
+from perseid.wire import properties as props
 from perseid.wire.bodies import TopicConfig
 from perseid.wire.codes import RequestCode, Serializer
 from perseid.wire.command import JSON_END, Command, decode_at, decode_each, response_head
@@ -68,9 +68,12 @@ if TYPE_CHECKING:
     from perseid.core import Core
     from perseid.core.batch import Target as CoreTarget
     from perseid.core.retries import RetrySends as SendBatch
+    from perseid.wire.ids import UniqueIds
 
+CODE_FIRST = b'{"code":'
+"""What headers in JSON begin with, most of them."""
 SEND_HINTS = (b"310", b"10,", b"320")
-"""What stands behind `{"code":` in plain sends, at byte 16 of a frame."""
+"""What stands behind it in plain sends, at byte 16 of a frame."""
 BINARY_SEND_HINTS = tuple(code.to_bytes(2, "big") for code in HEADERS)
 """What a binary header begins with, at byte 8 of a frame."""
 
@@ -100,6 +103,7 @@ class SendPorts(CorePorts):
     dispatch: Dispatch
     roads: Roads
     saves: Saves
+    unique_ids: UniqueIds
     gate: Gate | None
     """None: requests need no signature."""
 
@@ -132,6 +136,14 @@ def sends_of(ports: SendPorts) -> CoreSends | PlainSends | None:
     if ports.gate is not None and (compiled is None or not ports.gate.all_sign(CODES)):
         return None
     return PlainSends(ports) if compiled is None else CoreSends(ports, compiled)
+
+
+def may_be_send(data: Buffer, at: int) -> bool:
+    """Could the frame at `at` be a plain send? Of headers that are not written in the usual way, the core finds out."""
+    hint = data[at + 16 : at + 19]
+    if hint in SEND_HINTS or data[at + 8 : at + 10] in BINARY_SEND_HINTS:
+        return True
+    return data[at + 4 : at + 5] == b"\0" and (hint[:1] == b" " or data[at + 8 : at + 16] != CODE_FIRST)
 
 
 def answer_texts(ports: SendPorts) -> tuple[bytes, ...]:
@@ -186,6 +198,7 @@ class CoreSends(CoreTurn):
         batch.set_waits(ports.store.appends.levels)
         super().__init__(ports, compiled, batch)
         self._batch: SendBatch = batch
+        batch.give_ids(ports.unique_ids)
         self._signers = None if ports.gate is None else Signers(ports.gate, ports.dispatch, compiled)
         self._pulls = QuickPulls(ports.pulls, ports.generation, ports.mappings, compiled, self._signers, ports.roads)
         self._pops: QuickPops | None = None
@@ -207,8 +220,7 @@ class CoreSends(CoreTurn):
 
     def _take(self, conn: Connection, data: Buffer, at: int) -> int:
         """Let the core take what it can from `at` on; where it stopped."""
-        known = data[at + 16 : at + 19] in SEND_HINTS or data[at + 8 : at + 10] in BINARY_SEND_HINTS
-        if known and (self._begun or self._begin()):
+        if may_be_send(data, at) and (self._begun or self._begin()):
             signers = NOBODY if self._signers is None else self._signers.at(conn)
             return self._batch.take(data, at, conn.packed_host, signers)
         return at
@@ -282,6 +294,8 @@ class CoreSends(CoreTurn):
         return self._batch.answers()
 
     def settle(self) -> None:
+        if self._batch.ids_given:
+            self._ports.unique_ids.pass_over(self._batch.ids_given)
         super().settle()
         self._pulls.settle()
         if self._batch.halves:
@@ -318,6 +332,17 @@ class CoreSends(CoreTurn):
             learnt = self._own.learn(header, row) or learnt
             queue_id = self._own.queue_of(header, row)
         return self._learn_queue(header.topic, queue_id, row) or learnt
+
+
+def ended(properties: str) -> str:
+    """Properties with the last separator, as the store would have them (store.md §3.7)."""
+    return properties if properties[-1:] in ("", "\x02") else properties + "\x02"
+
+
+def hashes_of(queue: PlainQueue, unique: str, facts: Facts) -> list[int]:
+    """Those of all keys by which a message is found; `unique` may be none."""
+    others = facts.hashes_in(queue.topic)
+    return [queue.unique_hash(unique), *others] if unique else others
 
 
 class Target:
@@ -361,6 +386,8 @@ class PlainSends:
         begin, *middle, end = (text.replace(b"%", b"%%") for text in answer_texts(ports))
         numbers = (b"%b", b"%d", b"%d", b"%b", b"%d")
         self._answer = begin + b"".join(n + text for n, text in zip(numbers, (*middle, end), strict=True))
+        self._answer_without_key = self._answer.replace(middle[2] + b"%b", b"")
+        """Of a batch that has no unique key itself."""
 
     def unusual(self, conn: Connection, data: Buffer) -> Iterator[Command]:
         """Take the plain sends of a read; the other commands come out, all before them written.
@@ -412,15 +439,32 @@ class PlainSends:
             if not items:
                 return WhyNot.BATCH
         else:
-            items = [(header.flag, body, text.encode() + self._own, unique, facts)]
+            given = not unique
+            if given:
+                unique, text = self._given(text)
+            items = [(header.flag, body, ended(text).encode() + self._own, unique, facts)]
         queue_offset, placed = target.queue.next, self._add(target, header, born_host, items)
         if not placed:
             return WhyNot.NO_ROOM
+        if not header.batch and given:
+            self._ports.unique_ids.pass_over(1)
         target.requests += 1
-        if command.flag & ONEWAY:
-            return b""
+        return b"" if command.flag & ONEWAY else self._answered(command, target, queue_offset, placed, unique)
+
+    def _given(self, text: str) -> tuple[str, str]:
+        """The unique key of a message that has none, and its properties with it."""
+        stem, counter = self._ports.unique_ids.ahead(self._ports.turn.now)
+        unique = f"{stem}{counter:04X}"
+        return unique, props.encode({**props.decode(text), props.UNIQ_KEY: unique}).decode()
+
+    def _answered(self, command: Command, target: Target, queue_offset: int, placed: list[int], unique: str) -> bytes:
+        """The frame that answers a send."""
         ids = self._next_id.join([b"%016X" % offset for offset in placed])
-        head = self._answer % (ids, target.queue.queue_id, queue_offset, unique.encode(), command.opaque)
+        if unique:
+            key = unique if unique.isalnum() else quote(unique)[1:-1]
+            head = self._answer % (ids, target.queue.queue_id, queue_offset, key.encode(), command.opaque)
+        else:
+            head = self._answer_without_key % (ids, target.queue.queue_id, queue_offset, command.opaque)
         return _pack_prefix(len(head) + 4, len(head)) + head
 
     def _items(self, command: Command, target: Target) -> list[Item]:
@@ -430,9 +474,7 @@ class PlainSends:
         items: list[Item] = []
         try:
             for flag, body, properties in batch.decode(command.body):
-                text = str(properties, "ascii")
-                if text[-1:] != "\x02":
-                    text += "\x02"  # as the store would (store.md §3.7)
+                text = ended(str(properties, "utf-8"))
                 read = self._properties.read(text)
                 if type(read) is WhyNot or not body:
                     return []
@@ -447,7 +489,7 @@ class PlainSends:
         for flag, body, properties, unique, facts in items:
             number = queue.next
             offset = self._appends.add(
-                queue, body, properties, facts.tag_code, [queue.unique_hash(unique), *facts.hashes_in(queue.topic)],
+                queue, body, properties, facts.tag_code, hashes_of(queue, unique, facts),
                 flag, header.sys_flag, header.born_timestamp, born_host, header.reconsume_times,
             )  # fmt: skip
             if offset < 0:

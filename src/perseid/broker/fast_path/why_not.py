@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, final
 from perseid.base.errors import RemoteProtocolError, RequestRefused
 from perseid.base.machine import Buffer
 from perseid.broker.metadata.system_topics import NOT_SENDABLE
-from perseid.core.layout import INDEXED_TAG, PLAIN_SYS_FLAGS
+from perseid.core.layout import INDEXED_TAG, MAX_ID_BYTES, MAX_NAMES, PLAIN_SYS_FLAGS
 from perseid.store.dispatch import key_hash
 from perseid.wire import properties as props
 from perseid.wire.command import Command
@@ -68,10 +68,8 @@ class WhyNot(Enum):
     EMPTY = "it has no body"
     IPV6 = "its sender has an IPv6 address"
     BATCH = "it is a batch with a message that is not plain"
-    NO_UNIQUE_KEY = "its properties have no UNIQ_KEY of letters and digits, or more than one"
-    NOT_ASCII = "its properties are not ASCII"
-    CUT_SHORT = "its properties do not end with a separator"
-    EMPTY_PROPERTY = "one of its properties is empty"
+    LONG_UNIQUE_KEY = "its UNIQ_KEY is long"
+    REPEATED = "it has no UNIQ_KEY, and properties that come twice, or very many"
     NO_WAIT = "it asks not to wait for what others wait for"
     DELAYED = "it has a delay level"
     TIMED = "it has a time of its own"
@@ -82,7 +80,6 @@ class WhyNot(Enum):
 
 
 OF_NAMES = dict.fromkeys(props.CHANGING_NAMES, WhyNot.CHANGING) | {
-    "": WhyNot.EMPTY_PROPERTY,
     props.DELAY: WhyNot.DELAYED,
     props.TIMER_DELAY_SEC: WhyNot.TIMED,
     props.TIMER_DELAY_MS: WhyNot.TIMED,
@@ -169,12 +166,20 @@ def not_such(header: SendMessageRequest, body: Buffer, born_host: bytes) -> WhyN
     return None if len(born_host) == IPV4_HOST_BYTES else WhyNot.IPV6
 
 
+def repeats(properties: str) -> bool:
+    """Does the core leave a message without a unique key to the handler, because names come twice, or many do?"""
+    pairs = [piece.partition("\x01") for piece in properties.split("\x02")]
+    names = [name for name, _, value in pairs if name and value]
+    return len(names) > MAX_NAMES or len(set(names)) < len(names)
+
+
 class Facts:
     """What the properties of a message say of it, but for its unique key."""
 
-    __slots__ = ("hashes", "keys", "tag_code")
+    __slots__ = ("hashes", "keys", "tag_code", "unique")
 
-    def __init__(self, tag: str, keys: list[str]) -> None:
+    def __init__(self, tag: str, keys: list[str], unique: str) -> None:
+        self.unique = unique
         self.tag_code = tag_code(tag or None)
         self.keys = [*keys, INDEXED_TAG + tag] if tag else keys
         self.hashes: dict[str, list[int]] = {}
@@ -199,45 +204,41 @@ class Properties:
         self._known: dict[str, Facts] = {}
 
     def read(self, text: str) -> tuple[str, Facts] | WhyNot:
-        """The unique key that properties say, and all else; or why they are not plain."""
+        """The unique key that properties say, "" for none, and all else; or why they are not plain."""
         at = text.find("UNIQ_KEY\x01") + 9
         end = text.find("\x02", at)
-        if at < 9 or end < 0 or (at > 9 and text[at - 10] != "\x02"):
-            return WhyNot.NO_UNIQUE_KEY
-        if not text.isascii():
-            return WhyNot.NOT_ASCII
-        unique = text[at:end]
-        rest = text[:at] + text[end:]
+        unique, rest = "", text
+        if at >= 9 and end > at and (at == 9 or text[at - 10] == "\x02"):
+            unique, rest = text[at:end], text[:at] + text[end:]
         facts: Facts | WhyNot = self._known.get(rest) or self._facts(rest)
         if type(facts) is WhyNot:
             return facts
-        return (unique, facts) if unique.isalnum() else WhyNot.NO_UNIQUE_KEY
+        unique = facts.unique or unique  # the last one counts
+        if not unique and repeats(text):
+            return WhyNot.REPEATED
+        return (unique, facts) if len(unique.encode()) <= MAX_ID_BYTES else WhyNot.LONG_UNIQUE_KEY
 
     def _facts(self, text: str) -> Facts | WhyNot:
         """What properties without the value of their unique key say."""
-        pieces = text.split("\x02")
-        if pieces.pop():
-            return WhyNot.CUT_SHORT  # the ordinary handler sets the separator
-        tag = words = ""
-        unique_keys = 0
-        for piece in pieces:
-            name, _, value = piece.partition("\x01")
-            if name == props.UNIQ_KEY:
-                unique_keys += 2 if value else 1
-            elif name in OF_NAMES:
+        tag = words = unique = wait = ""
+        for piece in text.split("\x02"):
+            name, separator, value = piece.partition("\x01")
+            if separator and name in OF_NAMES:
                 return OF_NAMES[name]
-            elif not value:
-                return WhyNot.EMPTY_PROPERTY
-            elif name == props.WAIT and value == "false" and self._waits:
-                return WhyNot.NO_WAIT
+            if not value:
+                continue
+            if name == props.UNIQ_KEY:
+                unique = value
+            elif name == props.WAIT:
+                wait = value
             elif name == props.TAGS:
                 tag = value
             elif name == props.KEYS:
                 words = value
-        if unique_keys != 1:
-            return WhyNot.NO_UNIQUE_KEY
-        facts = Facts(tag, [word for word in words.split(" ") if word])
-        if not words and len(text) <= MAX_KNOWN_CHARS:  # the keys of a message are its own; all else is that of many
+        if wait == "false" and self._waits:
+            return WhyNot.NO_WAIT
+        facts = Facts(tag, [word for word in words.split(" ") if word], unique)
+        if not words and not unique and len(text) <= MAX_KNOWN_CHARS:  # keys are a message's own, all else is of many
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
             self._known[text] = facts
