@@ -176,7 +176,7 @@ def _load(connections: int, window: int, size: int, **more: int | str) -> dict[s
 PIPELINED = beside_java(speed=5, cpu=1 / 8, p99=1, memory=1 / 5, plain=0.5)
 CLOSED = beside_java(speed=2, cpu=1 / 3, p99=1 / 3, memory=1 / 5)
 BATCH = beside_java(speed=3, cpu=1 / 4, p99=1)
-PULL = beside_java(speed=2, cpu=1 / 4, p99=1 / 2)
+PULL = beside_java(speed=1.5, cpu=1 / 3, p99=1)
 SYNC = beside_java(speed=1, cpu=1 / 3, p99=1)
 
 
@@ -336,6 +336,21 @@ ROWS = (
         mode="pull",
         fill=Fill("bench-pull", 128, FILLED),
     ),
+    *(
+        Row(
+            name,
+            f"pull {count} at a time{note}, 16 connections × 1, {title}",
+            PULL,
+            _load(16, 1, size, batch=count),
+            mode="pull",
+            fill=Fill(f"bench-{name}", size, FILLED if size < 1024 else FILLED // 4),
+        )
+        for name, count, note, size, title in (
+            ("pull1", 1, "", 128, "128 B"),
+            ("pull32x1k", 32, "", 1024, "1 KiB"),
+            ("pull256", 256, " (each answer has 32, by the brokers' own limit)", 128, "128 B"),
+        )
+    ),
     Row(
         "tags",
         "pull 32 of one tag out of 4, 16 connections × 1; figures are of messages that were looked at",
@@ -350,6 +365,15 @@ ROWS = (
         beside_java(cpu=1 / 2, p99=1),
         _load(16, 1, 128, readers=8, rate=5_000),
         mode="tail",
+    ),
+    Row(
+        "held10k",
+        "20 sends a second to 8 queues, at whose ends 10,000 consumers wait, 1,250 at each; CPU of a send and of all "
+        "that it wakes",
+        (Goal("cpu", 1 / 3), Goal("p99", 1)),
+        _load(16, 1, 128, readers=10_000, rate=20),
+        mode="tail",
+        servers=WITHOUT_PLAIN,
     ),
     Row(
         "cold",
