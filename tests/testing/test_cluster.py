@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from perseid.base.errors import ConfigError, PerseidError
-from perseid.client import ClientError, Message, Producer, PushConsumer, ReceivedMessage, SendFailed
+from perseid.client import ClientError, Message, Producer, PushConsumer, ReceivedMessage
 from perseid.store.config import SYNC_FLUSH
 from perseid.testing.cluster import VirtualCluster
 from perseid.testing.machines import BROKER, SMALL_STORE
@@ -55,7 +55,9 @@ async def send_surely(producer: Producer, message: Message) -> None:
         try:
             await producer.send(message)
             return
-        except SendFailed:
+        except ClientError as error:
+            if not error.retryable:
+                raise
             await asyncio.sleep(0.2)
 
 

@@ -148,6 +148,8 @@ class _Begun(NamedTuple):
     """An attempt that is under way."""
 
     queue: MessageQueue
+    address: str
+    """Of the broker that was sent to: who leads the queue now does not matter for its answer."""
     answer: asyncio.Future[Command]
     started_ms: int
     deadline: float
@@ -501,7 +503,7 @@ class Producer(Client):
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         answer = connection.begin(template, started, packed.properties, packed.body, timeout_ms)
         self._counts.in_flight += 1
-        return _Begun(queue, answer, started, deadline)
+        return _Begun(queue, address, answer, started, deadline)
 
     def _stored(self, packed: Packed, begun: _Begun, answer: Command) -> SendResult:
         """The result of a send that went as it should; ClientError when it did not."""
@@ -601,7 +603,12 @@ class Producer(Client):
             left_ms = int((deadline - loop.time()) * 1000)
             if left_ms <= 0 and begun is None:
                 break
-            chosen = begun.queue if begun else queue or await self._choose(packed.topic, selector, failed)
+            try:
+                chosen = begun.queue if begun else queue or await self._choose(packed.topic, selector, failed)
+            except NoRoute:
+                if last is None:
+                    raise
+                break  # no master for now: the error is that of the attempt, which may have stored the message
             first, begun = begun, None
             home = self.session.routes.home(chosen)
             if tried:
@@ -642,7 +649,7 @@ class Producer(Client):
         sending: Sending | None = None
         address = ""
         try:
-            address = await self.session.leader(queue)
+            address = await self.session.leader(queue) if begun is None else begun.address
             if address not in self._greeted:
                 self._greet(address)
             if self.hooks.hear_of_attempts:

@@ -254,6 +254,7 @@ def test_a_pull_from_the_disk_is_counted_and_limited(tmp_path: Path, monkeypatch
         rig.send("T")
     file = rig.parts.store.log.segments.file(0)
     monkeypatch.setattr(rig.parts.store.reads, "cold", lambda *_: [(file, 0, 100)])
+    rig.parts.quick.current = None  # the core sees for itself that they are in memory
     first = rig.tell(LITE_PULL, pull_header(topic="T", queue_offset=0))
     assert rig.answer(first) is None and len(rig.fetches) == 1
     second = rig.answer(rig.tell(LITE_PULL, pull_header(topic="T", queue_offset=0)))
