@@ -15,8 +15,9 @@ from perseid.client import (
     SendFailed,
     SendStatus,
     ServerRefused,
+    routes,
 )
-from perseid.client.errors import BadAnswer
+from perseid.client.errors import BadAnswer, NoRoute
 from perseid.client.producer import RETRY_CODES
 from perseid.wire import compression, properties
 from perseid.wire.codes import RequestCode, ResponseCode
@@ -121,6 +122,26 @@ def test_a_lost_connection_is_tried_again_but_a_chosen_queue_is_not() -> None:
             server.script[SEND] += [hang_up]
             with pytest.raises(SendFailed, match="1 attempt"):
                 await producer.send(Message("t", b"x"), queue=MessageQueue("t", BROKER, 0))
+
+    run(test())
+
+
+def test_a_lost_send_may_be_stored_even_if_no_master_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        monkeypatch.setattr(routes, "MIN_REFRESH_INTERVAL_MS", 0)
+        async with FakeServer({"t": 2}) as server, Producer(server.address) as producer:
+            await producer.send(Message("t", b"x"))
+
+            def dies(command: Command) -> Answer:
+                server.broker_id = 1
+                return hang_up(command)
+
+            server.script[SEND] += [dies]
+            with pytest.raises(SendFailed) as failed:
+                await producer.send(Message("t", b"x"))
+            assert failed.value.outcome_unknown
+            with pytest.raises(NoRoute):
+                await producer.send(Message("t", b"x"))
 
     run(test())
 
