@@ -31,6 +31,8 @@ EACH = 2
 """Of the frames of one kind and one request code, so many are kept: the first ones."""
 CONFIG = {"enablePropertyFilter": "true", "enablePopLog": "false", "traceTopicEnable": "true"}
 CREATE_TOPIC, SET_MODE = 17, 401
+HEARTBEAT = 34
+"""All of them: each pull that follows names its version of the subscription."""
 POPPING = ("recorded_pop", "recorded_pop_back")
 TOPIC = "recorded"
 ROW = {"topic": TOPIC, "defaultTopic": "TBW102", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6,
@@ -48,7 +50,7 @@ class Recording:
     def heard(self, data: bytes) -> None:
         command = decode(data)
         key = self.kind, command.code
-        if command.is_response or self._seen[key] >= EACH:
+        if command.is_response or (self._seen[key] >= EACH and command.code != HEARTBEAT):
             return
         self._seen[key] += 1
         self.rows.append({"kind": self.kind, "code": command.code, "frame": data.hex()})
