@@ -491,7 +491,9 @@ class Producer(Client):
         started = now_ms()
         queue = self._chooser.choose(packed.topic, route.writable, started, None)
         address = self.session.routes.address(self.session.routes.home(queue))
-        connection = None if address not in self._greeted else self.session.connections.ready(address)
+        if address is None or address not in self._greeted:
+            return None
+        connection = self.session.connections.ready(address)
         if connection is None or not connection.writable or connection.signs:
             return None
         template = self._templates.get(queue)
