@@ -408,6 +408,7 @@ class Replica:
                 queue = self._store.queues.get_or_make(*key, batch=batch)
             except AppendRefused as refused:
                 raise _cause(refused, at) from None
+        if not queue.next_offset:  # new, or the disk failed when it was to begin
             queue.begin_at(offset)
         return queue
 

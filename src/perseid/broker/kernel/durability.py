@@ -75,6 +75,8 @@ class Durability:
         self._stats = counts
         self._sync_flush = sync_flush
         self._flushing = False
+        self._lost = ""
+        """Why what waits was given up in this turn: answers that the turn holds back only now share that."""
         self.acks = acks
         self.waits: bool = sync_flush or nodes.synchronous or nodes.by_quorum
         """Acknowledgements wait: for the disk, for slaves, for both, or for the group."""
@@ -131,7 +133,7 @@ class Durability:
     def acknowledge_frames(self, answers: Sequence[tuple[ConnId, bytes]], count: int) -> None:
         """Hold the frames back that answer the last `count` plain sends: what a turn stored is flushed, and goes to
         other nodes, as one."""
-        self.acks.wait_frames(self._store.appends.end, self._turn.now, self._most_wait_ms, answers, count)
+        self._hold(self._store.appends.end, answers, count)
 
     def confirm_frames(self, conn: ConnId, answers: bytes, count: int, end_offset: int | None) -> None:
         """Let frames leave that answer `count` requests of one connection, when what ends at `end_offset` is as durable
@@ -143,17 +145,23 @@ class Durability:
             self._turn.write(conn, answers)
         else:
             end = self._store.log.end if end_offset is None else end_offset
-            self.acks.wait_frames(end, self._turn.now, self._most_wait_ms, [(conn, answers)], count)
+            self._hold(end, [(conn, answers)], count)
 
     def acknowledge_pieces(self, conn: ConnId, answer: list[Buffer], end_offset: int) -> None:
         """Let one answer, a frame in pieces, leave when what ends at `end_offset` is as durable as promised."""
         if self.waits:
-            frames = [(conn, b"".join(answer))]
-            self.acks.wait_frames(end_offset, self._turn.now, self._most_wait_ms, frames, 1)
+            self._hold(end_offset, [(conn, b"".join(answer))], 1)
             return
         self._stats.put_took(0)
         for piece in answer:
             self._turn.write(conn, piece)
+
+    def _hold(self, end_offset: int, frames: Sequence[tuple[ConnId, bytes]], count: int) -> None:
+        """Frames wait. Their messages were stored before a request of the same turn may have made another broker the
+        master."""
+        self.acks.wait_frames(end_offset, self._turn.now, self._most_wait_ms, frames, count)
+        if self._lost:
+            self.give_up(self._lost)
 
     def wait_from_now_on(self) -> None:
         """Acknowledgements wait for nodes from now on (an operator asked for it)."""
@@ -162,6 +170,7 @@ class Durability:
 
     def give_up(self, why: str) -> None:
         """Answer that the outcome of the messages that are waited for is unknown."""
+        self._lost = why
         for one in self.acks.give_up():
             self._answer_instead(one, ResponseCode.SYSTEM_ERROR, f"UNKNOWN_ERROR: {why}")
 
@@ -169,6 +178,7 @@ class Durability:
 
     def begin(self) -> None:
         """A turn begins."""
+        self._lost = ""
         if self.waits:
             self.acks.turn(self._store.log.end)
 
