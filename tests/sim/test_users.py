@@ -83,7 +83,7 @@ DEFECTS: dict[Patch, tuple[int, str]] = {
     an_allowance_that_outlives_its_policy: (23, "who may not is not served"),
     a_permit_of_the_fast_way_that_outlives_its_policy: (71, "who may not is not served"),
     a_signature_that_nobody_compares: (23, "who does not sign is not served"),
-    a_revocation_that_is_not_saved: (525, "who may not is not served"),
+    a_revocation_that_is_not_saved: (1034, "who may not is not served"),
     a_name_server_that_asks_nobody: (9, "who does not sign is not served"),
     a_group_that_takes_anybody: (9, "who does not sign is not served"),
 }

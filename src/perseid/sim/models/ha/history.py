@@ -108,7 +108,7 @@ class SetHistory:
         least = self.ha.settings.min_in_sync
         taken_in = max((number for number, start in replica.epochs if start <= physical), default=epoch)
         if least > 1 and max(len(self.ha.ever_in_sync(one)) for one in (taken_in, epoch)) < least:
-            raise Violation("minInSyncReplicas", f"{replica.name} acknowledges in {epoch}, never with {least} in sync")
+            self._require_copies(replica, record, least)
         if not (self.ha.trusts(replica) or self.ha.is_current(replica)):
             self.ha.count("acknowledged by a master that is none any more")
             return  # the new one has it or not, as it happens
@@ -123,6 +123,20 @@ class SetHistory:
         stored.holders = self.ha.require_holders("C4", replica, stored)
         if self.ha.is_current(replica):
             self.ha.require_nodes(replica, stored)
+
+    def _require_copies(self, replica: Replica, record: Record, least: int) -> None:
+        """minInSyncReplicas, where no controller has heard of so many: a master counts those whom it is about to
+        propose, too, and waits for them."""
+        copies = sum(self._copy(one, record) for one in self.ha.replicas)
+        if copies < least:
+            raise Violation(
+                "minInSyncReplicas",
+                f"{replica.name} acknowledges in {replica.epoch} what {copies} have, never with {least} in sync",
+            )
+
+    def _copy(self, replica: Replica, record: Record) -> bool:
+        held = self._record(replica, record.physical_offset)
+        return held is not None and held.body == record.body
 
     def _read(self, replica: Replica, record: Record) -> None:
         if record.body not in self.sent:
