@@ -50,6 +50,7 @@ WHOLE = {
 """The same of whole clusters."""
 
 DRAWN = {
+    730005: "a false alarm: a master with minInSyncReplicas counts and awaits whom it is about to propose, as well",
     8300028: "a false alarm: a broker that was asked to stop, and could not save its topics, ended because of its disk",
     8100308: "a controller that came back while nothing was appended never learned what was committed",
     8300018: "a topic's maker, who asked again because the answer was lost, was refused for ever by the next master",

@@ -233,9 +233,9 @@ class Durability:
             self._turn.reply(late.request, late.reply)
         for conn, frames in late.frames:
             for sent in wire.decode_each(frames):
+                why = remark if code == ResponseCode.SYSTEM_ERROR else sent.remark
                 if "msgId" in sent.ext:
-                    answer = wire.encode_response(sent.opaque, code, sent.header(SendMessageResponse))
+                    answer = wire.encode_response(sent.opaque, code, sent.header(SendMessageResponse), remark=why)
                 else:  # of POP
-                    why = remark if code == ResponseCode.SYSTEM_ERROR else sent.remark
                     answer = wire.encode_response(sent.opaque, code, sent.ext or None, sent.body, remark=why)
                 self._turn.write(conn, answer)
