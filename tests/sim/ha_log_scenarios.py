@@ -33,7 +33,7 @@ def reader_of_what_is_not_flushed(**given: Any) -> None:
     master, (slave,) = stage.master, stage.slaves
     stage.ha.crash(slave)
     stage.until(lambda: stage.ha.agreed.members == {master.id}, "the master is alone in sync")
-    for _ in range(3):
+    for _ in range(8):
         master.driver.sync_us = (300_000, 400_000)
         stage.send(5)
         stage.run(0.2)
@@ -112,7 +112,7 @@ def frames_in_single_bytes(**given: Any) -> None:
     stage.until(lambda: len(stage.ha.agreed.members) == 3, "all are in sync", 20, "C13")
     stage.send(20)
     stage.ha.crash(old := stage.master)
-    stage.until(lambda: stage.ha.master not in (old, None), "another master")
+    stage.until(lambda: stage.ha.master not in (old, None), "another master", 40, "C13")
     stage.ha.restart(old)
     stage.until(lambda: len(stage.ha.agreed.members) == 3, "all are in sync", 20, "C13")
     network.write = write  # type: ignore[method-assign]

@@ -56,7 +56,7 @@ def test_a_seed_with_tls_keeps_all_promises(seed: int) -> None:
 
 @pytest.mark.sim
 @pytest.mark.slow
-@pytest.mark.parametrize(("model", "seed"), [("raft", 26), ("dledger", 9), ("ha", 9)])
+@pytest.mark.parametrize(("model", "seed"), [("raft", 35), ("dledger", 9), ("ha", 9)])
 def test_a_seed_of_a_group_with_tls_keeps_all_promises(model: str, seed: int) -> None:
     result = MODELS[model].run(seed)
     assert security.has_tls(model, seed) and not result.failure, result.failure
