@@ -13,6 +13,8 @@ A message that was consumed and is sent once more has them: of a consumer's retr
 
 from __future__ import annotations
 
+from typing import Any
+
 from perseid.core.layout import ADDED_BYTES
 from perseid.core.redirects import Sends
 from perseid.wire.record import MAX_PROPERTIES_BYTES
@@ -25,24 +27,13 @@ MAX_NUMBER_BYTES = 20
 class EditedSends(Sends):
     """The plain sends of one turn of one broker, those with changed properties among them."""
 
-    def __init__(
-        self,
-        store_host: bytes,
-        own_properties: bytes,
-        max_body_bytes: int,
-        answer: tuple[bytes, ...],
-        binary_answer: tuple[bytes, ...],
-        sync: bool,
-        signed: bool,
-        broker_name: bytes,
-    ) -> None:
-        super().__init__(
-            store_host, own_properties, max_body_bytes, answer, binary_answer, sync, signed, broker_name
-        )
+    def __init__(self, *given: Any) -> None:
+        """As `Sends`."""
+        super().__init__(*given)
         self._own_spans: list[tuple[bytes, int, int]] = []
         """The broker's own properties: the name of each, and where in `_own` its value stands."""
         at = 0
-        for piece in own_properties.split(b"\x02")[:-1]:
+        for piece in bytes(self._own).split(b"\x02")[:-1]:
             name = piece.partition(b"\x01")[0]
             self._own_spans.append((name, at + len(name) + 1, at + len(piece)))
             at += len(piece) + 1

@@ -12,6 +12,8 @@ plain number, or a message that says more of a time or an order, is left to the 
 
 from __future__ import annotations
 
+from typing import Any
+
 from perseid.core.batch import Target
 from perseid.core.edits import EditedSends
 
@@ -24,20 +26,9 @@ NONE = -1
 class LevelledSends(EditedSends):
     """The plain sends of one turn of one broker, those with a delay level or a priority among them."""
 
-    def __init__(
-        self,
-        store_host: bytes,
-        own_properties: bytes,
-        max_body_bytes: int,
-        answer: tuple[bytes, ...],
-        binary_answer: tuple[bytes, ...],
-        sync: bool,
-        signed: bool,
-        broker_name: bytes,
-    ) -> None:
-        super().__init__(
-            store_host, own_properties, max_body_bytes, answer, binary_answer, sync, signed, broker_name
-        )
+    def __init__(self, *given: Any) -> None:
+        """As `Sends`."""
+        super().__init__(*given)
         self._waits_ms: tuple[int, ...] = ()
         self._levels: list[Target | None] = []
         self._level, self._priority = 0, NONE

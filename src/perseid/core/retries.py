@@ -10,6 +10,7 @@ too often goes to the dead letters; that, and a group that consumes in order, is
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from perseid.core.batch import Target
 from perseid.core.levels import LevelledSends
@@ -29,20 +30,9 @@ NEVER = -1
 class RetrySends(LevelledSends):
     """The plain sends of one turn of one broker, those to retry topics among them."""
 
-    def __init__(
-        self,
-        store_host: bytes,
-        own_properties: bytes,
-        max_body_bytes: int,
-        answer: tuple[bytes, ...],
-        binary_answer: tuple[bytes, ...],
-        sync: bool,
-        signed: bool,
-        broker_name: bytes,
-    ) -> None:
-        super().__init__(
-            store_host, own_properties, max_body_bytes, answer, binary_answer, sync, signed, broker_name
-        )
+    def __init__(self, *given: Any) -> None:
+        """As `Sends`."""
+        super().__init__(*given)
         self._limit_of: Callable[[str], int] | None = None
         self._limits: dict[str, int] = {}
         """By topic: how often a message may have been tried that is plain in this turn; NEVER: none is."""
